@@ -1,0 +1,1 @@
+"""scf, vector and memref to the llvm dialect, to LLVM IR, to objects."""

@@ -1,0 +1,1 @@
+"""The vocabulary: onnx, dims, kernel, vectorx, llvmx, target. No passes."""

@@ -1,0 +1,1 @@
+"""Kernel templates, one per file: from tile sizes to IR."""

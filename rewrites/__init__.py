@@ -1,0 +1,1 @@
+"""onnx to onnx: upgrade, infer, fold, simplify, fuse. Algebra only: no loops, no memory."""

@@ -1,0 +1,1 @@
+"""What several stages ask: the prover of dimensions, shape and value rules, numpy reference functions."""

@@ -1,0 +1,1 @@
+"""What users do with models: inspect, explain, compare."""
