@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from xdsl.dialects.arith import CMPF_COMPARISON_OPERATIONS, CMPI_COMPARISON_OPERATIONS
 from xdsl.dialects.builtin import I64, IndexType, IntegerAttr, MemRefType, StringAttr, VectorType
 from xdsl.ir import Attribute, Dialect, SSAValue
 from xdsl.irdl import (
@@ -55,6 +56,8 @@ REDUCTIONS = (
     "maxnumf",
 )
 
+PREDICATES = (*CMPI_COMPARISON_OPERATIONS, *CMPF_COMPARISON_OPERATIONS)
+
 
 @irdl_op_definition
 class ConvertOp(IRDLOperation):
@@ -90,6 +93,33 @@ class SelectOp(IRDLOperation):
 
     def __init__(self, condition: SSAValue, lhs: SSAValue, rhs: SSAValue) -> None:
         super().__init__(operands=[condition, lhs, rhs], result_types=[lhs.type])
+
+
+@irdl_op_definition
+class CompareOp(IRDLOperation):
+    """Compares lane by lane: `vectorx.compare "olt" %a, %b : vector<16xf32> to vector<16xi1>`.
+
+    The predicates are those of arith.cmpi (on integers and index) and arith.cmpf (on floats), which xDSL has for
+    scalars only.
+    """
+
+    name = "vectorx.compare"
+    _T: ClassVar = VarConstraint("_T", AnyAttr())
+    predicate = prop_def(StringAttr)
+    lhs = operand_def(_T)
+    rhs = operand_def(_T)
+    result = result_def()
+    traits = traits_def(Pure())
+    assembly_format = "$predicate $lhs `,` $rhs attr-dict `:` type($lhs) `to` type($result)"
+
+    def __init__(self, predicate: str, lhs: SSAValue, rhs: SSAValue, result_type: Attribute) -> None:
+        super().__init__(
+            operands=[lhs, rhs], result_types=[result_type], properties={"predicate": StringAttr(predicate)}
+        )
+
+    def verify_(self) -> None:
+        if self.predicate.data not in PREDICATES:
+            raise VerifyException(f"unknown predicate {self.predicate.data!r}")
 
 
 @irdl_op_definition
@@ -215,6 +245,6 @@ class DotOp(IRDLOperation):
 
 VectorX = Dialect(
     "vectorx",
-    [ConvertOp, SelectOp, StepOp, GatherOp, ScatterOp, ReduceOp, ExtractOp, PrefetchOp, DotOp],
+    [ConvertOp, SelectOp, CompareOp, StepOp, GatherOp, ScatterOp, ReduceOp, ExtractOp, PrefetchOp, DotOp],
     [],
 )
