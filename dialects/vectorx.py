@@ -38,7 +38,7 @@ CONVERSIONS = (
     "bitcast",
     "index_cast",
 )
-"""fptosi and fptoui saturate and give 0 for NaN. truncf rounds to nearest even. index_cast extends or cuts as signed."""
+"""fptosi and fptoui saturate, NaN gives 0. truncf rounds to nearest even. index_cast extends or cuts as signed."""
 
 REDUCTIONS = (
     "add",
