@@ -136,7 +136,7 @@ class BindOp(IRDLOperation):
     """Binds new symbols to the elements of an integer tensor computed at run time, in row-major order.
 
     `dims.bind %s ["v0", "v1"] : tensor<2xi64>`; from here on the symbols may stand in types and `dims.tensor`.
-    `lower`/`upper` are the ranges that the program guards (one expression a symbol); without them a symbol is any int64.
+    `lower`/`upper` are the ranges that the program guards (one expression a symbol); without, it is any int64.
     """
 
     name = "dims.bind"
