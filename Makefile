@@ -1,0 +1,49 @@
+# Needs only python3 (3.11 or later, with venv) and make. Everything else is installed into .venv by the rules below.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+.DEFAULT_GOAL := help
+.PHONY: help demo test test-fast test-all check bench clean
+
+# One stamp for each set of extras, remade when pyproject.toml changes.
+define install
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[$(1)]'
+	@touch $@
+endef
+
+$(VENV)/stamp-base: pyproject.toml
+	$(call install,demo)
+$(VENV)/stamp-test: pyproject.toml
+	$(call install,test)
+$(VENV)/stamp-check: pyproject.toml
+	$(call install,check,test)
+
+help: ## this list
+	@grep -E '^[a-z-]+:.*## ' Makefile | sed -E 's/:[^#]*## /\t/' | expand -t 12
+
+demo: $(VENV)/stamp-base ## compile and run a real model through every level
+	@$(BIN)/python examples/demo.py
+
+test: $(VENV)/stamp-test ## all tests; the long suites by a fifth (which fifth, the commit's hash says), under 25 minutes on 2 cores
+	$(BIN)/python -m pytest -q -n 2 --dist loadfile --fifth
+
+test-fast: $(VENV)/stamp-test ## the tests that take no time, under 90 s
+	$(BIN)/python -m pytest -q -n 2 --dist loadfile -m "not slow"
+
+test-all: $(VENV)/stamp-test ## every test, with an empty cache
+	SARDONYX_CACHE=$$(mktemp -d) $(BIN)/python -m pytest -q -n 2 --dist loadfile
+
+check: $(VENV)/stamp-check ## ruff, pyright (strict), import contracts, and what the wheel holds
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/pyright
+	$(BIN)/lint-imports
+	$(BIN)/python -m pytest -q tests/test_packaging.py
+
+bench: $(VENV)/stamp-test ## kernels and models against their limits and peers, alone on the machine please
+	$(BIN)/python benchmarks/kernels.py
+
+clean: ## remove what the other targets made
+	rm -rf $(VENV) build dist *.egg-info .pytest_cache .ruff_cache .hypothesis

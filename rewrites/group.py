@@ -1,0 +1,436 @@
+"""Fusion: which operators run together as one kernel.  All of it is decided here, and nowhere below.
+
+Operators are looked at in the block's order; each joins the groups of its producers where a rule allows it.  A group
+is one of three shapes: a *loop* (pointwise and movement over one iteration space), *rows* (reductions over trailing
+axes and what surrounds them, row by row), or a *template* with the pointwise operators of its epilogue.
+Every decision, taken or refused, has a reason from a closed set, and is recorded in the IR by `outline`.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from xdsl.dialects.builtin import TensorType
+from xdsl.ir import Block, Operation, SSAValue
+
+from ..dialects import dims, onnx
+from ..dialects.dims import Dim, ShapeAttr, dims_of
+from ..semantics.facts import Facts
+from ..semantics.kinds import TRANSCENDENTAL, Kind, is_view, kind_of, reduced_axes
+
+MAX_OPS = 96
+MAX_INPUTS = 32
+MAX_CONCAT = 8
+
+
+class Reason(StrEnum):
+    """Why two operators share a kernel, or why they do not."""
+
+    PRODUCER = "the producer is computed where it is read"
+    EPILOGUE = "the consumer runs in the template's epilogue"
+    ROWS = "both run row by row over the same rows"
+    SHAPE = "the iteration spaces are not known to be equal"
+    TEMPLATE_INPUT = "the template reads its operand from memory"
+    RECOMPUTE = "the producer would be computed more than once"
+    USERS = "the producer's value is also needed elsewhere, in another shape"
+    CYCLE = "a third kernel stands between them"
+    AXES = "the reduced axes are not the trailing ones"
+    MOVEMENT = "a movement operator cannot run in this group"
+    WINDOW = "a window reads each element several times"
+    SIZE = "the kernel would have too many operators or operands"
+    TWO_TEMPLATES = "each of them is a template"
+
+
+TAKEN = frozenset((Reason.PRODUCER, Reason.EPILOGUE, Reason.ROWS))
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What was decided for one pair; `missing` is a fact that, given as an assumption, would let it fuse."""
+
+    producer: Operation
+    consumer: Operation
+    reason: Reason
+    missing: str | None = None
+
+
+@dataclass(eq=False)
+class Group:
+    """Operators that run as one kernel, in block order."""
+
+    ops: list[Operation]
+    anchor: Operation | None = None
+    """The template op, if this is a template group."""
+    rows: tuple[Dim, ...] | None = None
+    """The leading dims that a rows group iterates over; None where there is no reduction over trailing axes."""
+    closed: bool = False
+    """A reduction over other than trailing axes: only operators on its result's dims may follow."""
+
+
+@dataclass
+class Grouping:
+    """The groups of one block and the decisions that led to them."""
+
+    block: Block
+    native: Callable[[Operation], str | None]
+    facts: Facts
+    fuse: bool = True
+    group_of: dict[Operation, Group] = field(default_factory=dict[Operation, Group])
+    decisions: list[Decision] = field(default_factory=list[Decision])
+    index: dict[Operation, int] = field(default_factory=dict[Operation, int])
+    binders: dict[str, Operation] = field(default_factory=dict[str, Operation])
+    _needs: dict[Operation, list[Operation]] = field(default_factory=dict[Operation, list[Operation]])
+
+    def __post_init__(self) -> None:
+        for at, op in enumerate(self.block.ops):
+            self.index[op] = at
+            for symbol in bound_symbols(op):
+                self.binders[symbol] = op
+
+    def run(self) -> None:
+        """Groups every native operator of the block."""
+        for op in self.block.ops:
+            if not self.is_kernel_op(op):
+                continue
+            group = start_group(op)
+            self.group_of[op] = group
+            if self.fuse:
+                for producer in self.producers(op):
+                    self.consider(producer, op)
+        for op in self.index:
+            if op in self.group_of:
+                self.group_of[op].ops.sort(key=self.index.__getitem__)
+
+    def is_kernel_op(self, op: Operation) -> bool:
+        """Whether the op runs inside a kernel: numeric, no control flow, and the lowering takes it."""
+        kind = kind_of(op)
+        if kind in (Kind.CONTROL, Kind.OTHER) or isinstance(op, dims.TensorOp):
+            return False
+        return self.native(op) is None
+
+    def producers(self, op: Operation) -> list[Operation]:
+        """The ops of this block that are grouped and feed `op`, nearest last in operand order."""
+        found: list[Operation] = []
+        for operand in op.operands:
+            owner = operand.owner
+            if isinstance(owner, Operation) and owner in self.group_of and owner not in found:
+                found.append(owner)
+        # a template first: its epilogue is the best place for a consumer
+        found.sort(key=lambda p: (self.group_of[p].anchor is None, self.group_of[p].rows is None, -self.index[p]))
+        return found
+
+    def consider(self, producer: Operation, consumer: Operation) -> None:
+        """Merges the two ops' groups where a rule allows it, and records the decision."""
+        p, c = self.group_of[producer], self.group_of[consumer]
+        if p is c:
+            return
+        reason, missing = self.judge(p, c, producer, consumer)
+        self.decisions.append(Decision(producer, consumer, reason, missing))
+        if reason in TAKEN:
+            self.merge(p, c)
+
+    def merge(self, p: Group, c: Group) -> None:
+        merged = p if p.anchor is not None or len(p.ops) >= len(c.ops) else c
+        other = c if merged is p else p
+        merged.anchor = p.anchor or c.anchor
+        merged.rows = p.rows if p.rows is not None else c.rows
+        merged.closed = p.closed or c.closed
+        merged.ops.extend(other.ops)
+        for op in other.ops:
+            self.group_of[op] = merged
+
+    def judge(self, p: Group, c: Group, producer: Operation, consumer: Operation) -> tuple[Reason, str | None]:
+        """The rule for a pair of groups joined by an edge from `producer` to `consumer`."""
+        if p.anchor is not None and c.anchor is not None:
+            return Reason.TWO_TEMPLATES, None
+        if len(p.ops) + len(c.ops) > MAX_OPS or len(inputs_of([*p.ops, *c.ops])) > MAX_INPUTS:
+            return Reason.SIZE, None
+        if self.has_path_between(p, c):
+            return Reason.CYCLE, None
+        if c.anchor is not None:
+            return self.judge_template_operand(p, c, consumer)
+        if p.anchor is not None:
+            return self.judge_epilogue(p, c)
+        if p.rows is not None or c.rows is not None or p.closed or c.closed:
+            return self.judge_rows(p, c, producer, consumer)
+        return self.judge_loops(p, c, producer, consumer)
+
+    def judge_template_operand(self, p: Group, c: Group, consumer: Operation) -> tuple[Reason, str | None]:
+        anchor = c.anchor
+        assert anchor is not None
+        if any(use.operation is anchor for op in p.ops for r in op.results for use in r.uses):
+            return Reason.TEMPLATE_INPUT, None
+        if p.rows is not None or p.closed:
+            return Reason.MOVEMENT, None
+        if not self.used_only_in(p, c):
+            return Reason.USERS, None
+        if self.is_costly(p) and space(p) != space_of(consumer):
+            return Reason.RECOMPUTE, None
+        return Reason.EPILOGUE, None
+
+    def judge_epilogue(self, p: Group, c: Group) -> tuple[Reason, str | None]:
+        anchor = p.anchor
+        assert anchor is not None
+        if c.rows is not None or c.closed or any(kind_of(op) is not Kind.POINTWISE for op in c.ops):
+            return Reason.MOVEMENT, None
+        if kind_of(anchor) is not Kind.TEMPLATE or not has_epilogue(anchor):
+            return Reason.MOVEMENT, None
+        want = dims_of(anchor.results[0])
+        for op in c.ops:
+            if (missing := self.unequal(dims_of(op.results[0]), want)) is not None:
+                return Reason.SHAPE, missing
+        if not self.used_only_in(p, c):
+            return Reason.USERS, None
+        return Reason.EPILOGUE, None
+
+    def judge_rows(self, p: Group, c: Group, producer: Operation, consumer: Operation) -> tuple[Reason, str | None]:
+        if kind_of(consumer) is Kind.WINDOW or kind_of(producer) is Kind.WINDOW:
+            return Reason.WINDOW, None
+        if p.rows is None and not p.closed:  # a loop in front of a reduction
+            if not self.used_only_in(p, c):
+                return Reason.USERS, None
+            if c.rows is not None and any(
+                kind_of(op) is Kind.MOVEMENT and not is_view(op) and type(op) not in INDEX_MAPS for op in p.ops
+            ):
+                return Reason.MOVEMENT, None
+            if self.is_costly(p) and not self.same_volume(space(p), space_of(consumer, reads=True)):
+                return Reason.RECOMPUTE, None
+            return Reason.PRODUCER, None
+        if p.closed or c.closed:
+            if c.rows is not None or c.closed or any(kind_of(op) is not Kind.POINTWISE for op in c.ops):
+                return Reason.AXES, None
+            want = space_of(next(op for op in p.ops if kind_of(op) is Kind.REDUCTION))
+            for op in c.ops:
+                if (missing := self.unequal(dims_of(op.results[0]), want)) is not None:
+                    return Reason.SHAPE, missing
+            return (Reason.ROWS, None) if self.used_only_in(p, c) else (Reason.USERS, None)
+        rows = p.rows
+        assert rows is not None
+        if not rows:
+            return Reason.AXES, None
+        if c.rows is not None and (missing := self.unequal(c.rows, rows)) is not None:
+            return Reason.SHAPE, missing
+        for op in c.ops:
+            if kind_of(op) not in (Kind.POINTWISE, Kind.REDUCTION) and not (
+                isinstance(op, (onnx.SqueezeOp, onnx.UnsqueezeOp)) and self.keeps_rows(op, rows)
+            ):
+                return Reason.MOVEMENT, None
+            if (missing := self.unequal(space_of(op)[: len(rows)], rows)) is not None:
+                return Reason.SHAPE, missing
+        return Reason.ROWS, None
+
+    def judge_loops(self, p: Group, c: Group, producer: Operation, consumer: Operation) -> tuple[Reason, str | None]:
+        if kind_of(consumer) is Kind.WINDOW or kind_of(producer) is Kind.WINDOW:
+            return Reason.WINDOW, None
+        if isinstance(consumer, onnx.ConcatOp) and len(consumer.operands) > MAX_CONCAT:
+            return Reason.SIZE, None
+        goal = space(c)
+        if not self.used_only_in(p, c):
+            outputs = [r for op in p.ops for r in op.results if any(not self.inside(u.operation, p, c) for u in r.uses)]
+            for value in outputs:
+                if (missing := self.unequal(dims_of(value), goal)) is not None:
+                    return Reason.USERS, missing
+            if any(kind_of(op) is Kind.MOVEMENT for op in c.ops):
+                return Reason.USERS, None
+        if self.is_costly(p) and not self.same_volume(space(p), goal):
+            return Reason.RECOMPUTE, None
+        if isinstance(consumer, (onnx.GatherOp, onnx.GatherElementsOp, onnx.GatherNDOp)) and self.is_costly(p):
+            return Reason.RECOMPUTE, None
+        return Reason.PRODUCER, None
+
+    def keeps_rows(self, op: Operation, rows: tuple[Dim, ...]) -> bool:
+        """A squeeze or unsqueeze behind the rows: the leading dims stay where they are."""
+        return dims_of(op.results[0])[: len(rows)] == rows and dims_of(op.operands[0])[: len(rows)] == rows
+
+    def inside(self, op: Operation, *groups: Group) -> bool:
+        return any(self.group_of.get(op) is g for g in groups)
+
+    def used_only_in(self, p: Group, c: Group) -> bool:
+        return all(self.inside(u.operation, p, c) for op in p.ops for r in op.results for u in r.uses)
+
+    def is_costly(self, group: Group) -> bool:
+        work = [op for op in group.ops if not is_view(op)]
+        return len(work) > 4 or any(type(op) in TRANSCENDENTAL for op in work)
+
+    def unequal(self, left: Sequence[Dim], right: Sequence[Dim]) -> str | None:
+        """None where the dims are proved equal; else the fact that would make them so (empty: they differ)."""
+        if len(left) != len(right):
+            return ""
+        for a, b in zip(left, right, strict=True):
+            if a is b:
+                continue
+            proof = self.facts.prove_eq(a, b)
+            if proof.answer is not True:
+                return "" if proof.answer is False else (proof.missing or f"{a} == {b}")
+        return None
+
+    def same_volume(self, left: Sequence[Dim], right: Sequence[Dim]) -> bool:
+        one = dims.as_dim(1)
+        a = one
+        for d in left:
+            a = a * d
+        b = one
+        for d in right:
+            b = b * d
+        return a is b or self.facts.prove_eq(a, b).answer is True
+
+    def needs(self, op: Operation) -> list[Operation]:
+        """The ops of this block that must run before `op`: producers, those of values its regions capture, binders."""
+        if (known := self._needs.get(op)) is not None:
+            return known
+        found: list[Operation] = []
+        for inner in op.walk():
+            for operand in inner.operands:
+                owner = operand.owner
+                if isinstance(owner, Operation) and owner.parent is self.block:
+                    found.append(owner)
+            for symbol in symbols_of(inner):
+                if (binder := self.binders.get(symbol)) is not None and binder is not op:
+                    found.append(binder)
+        self._needs[op] = needs = [f for f in found if f is not op]
+        return needs
+
+    def has_path_between(self, p: Group, c: Group) -> bool:
+        """Whether some op outside of both stands on a path from `p` to `c`."""
+        last = max(self.index[op] for op in c.ops)
+        members = {*p.ops, *c.ops}
+        first = min(self.index[op] for op in p.ops)
+        stack = [n for op in c.ops for n in self.needs(op) if n not in members]
+        seen: set[Operation] = set()
+        while stack:
+            op = stack.pop()
+            if op in seen or self.index[op] < first or self.index[op] > last:
+                continue
+            seen.add(op)
+            unit = self.group_of[op].ops if op in self.group_of else [op]
+            for member in unit:
+                if member in p.ops:
+                    return True
+                for need in self.needs(member):
+                    if need in p.ops:
+                        return True
+                    if need not in seen and need not in members:
+                        stack.append(need)
+        return False
+
+    def in_order(self) -> list[Group | Operation]:
+        """Groups and other ops so that each comes after what it needs, else as the block has them."""
+        units: dict[int, Group | Operation] = {}
+        unit_of: dict[Operation, int] = {}
+        for op, at in self.index.items():
+            group = self.group_of.get(op)
+            key = at if group is None else max(self.index[o] for o in group.ops)
+            units[key] = group if group is not None else op
+            unit_of[op] = key
+        waiting: dict[int, set[int]] = {}
+        followers: dict[int, list[int]] = {}
+        for key, unit in units.items():
+            members = unit.ops if isinstance(unit, Group) else [unit]
+            before = {unit_of[n] for op in members for n in self.needs(op)} - {key}
+            waiting[key] = before
+            for b in before:
+                followers.setdefault(b, []).append(key)
+        ready = [key for key, before in waiting.items() if not before]
+        heapq.heapify(ready)
+        order: list[Group | Operation] = []
+        while ready:
+            key = heapq.heappop(ready)
+            order.append(units[key])
+            for f in followers.get(key, ()):
+                waiting[f].discard(key)
+                if not waiting[f]:
+                    heapq.heappush(ready, f)
+        assert len(order) == len(units), "the groups of a block form a cycle"
+        return order
+
+
+INDEX_MAPS: frozenset[type[Operation]] = frozenset((
+    onnx.TransposeOp, onnx.SliceOp, onnx.ExpandOp, onnx.SplitOp,
+))  # fmt: skip
+"""Movement operators whose reads are strided: a reduction may read through them."""
+
+WITH_EPILOGUE: frozenset[type[Operation]] = frozenset(
+    (onnx.MatMulOp, onnx.GemmOp, onnx.ConvOp, onnx.ConvTransposeOp, onnx.MatMulIntegerOp, onnx.ConvIntegerOp)
+)
+
+
+def has_epilogue(op: Operation) -> bool:
+    """Whether the op's template takes pointwise operators into its store."""
+    return type(op) in WITH_EPILOGUE
+
+
+def start_group(op: Operation) -> Group:
+    """The group of one op."""
+    kind = kind_of(op)
+    if kind is Kind.TEMPLATE:
+        return Group([op], anchor=op)
+    if kind is Kind.REDUCTION:
+        axes = reduced_axes(op)
+        source = dims_of(op.operands[0])
+        if axes is not None and axes and axes == tuple(range(axes[0], len(source))):
+            return Group([op], rows=source[: axes[0]])
+        return Group([op], closed=True)
+    return Group([op])
+
+
+def space_of(op: Operation, *, reads: bool = False) -> tuple[Dim, ...]:
+    """The dims that an op iterates over: its result's, or its operand's for a reduction when `reads`."""
+    if reads and kind_of(op) is Kind.REDUCTION:
+        return dims_of(op.operands[0])
+    return dims_of(op.results[0])
+
+
+def space(group: Group) -> tuple[Dim, ...]:
+    """The dims that a group iterates over: its last op's result."""
+    return space_of(group.ops[-1])
+
+
+def inputs_of(ops: Iterable[Operation]) -> list[SSAValue]:
+    """The values that the ops read and do not make, in order of first use."""
+    members = list(ops)
+    inside = {r for op in members for r in op.results}
+    found: dict[SSAValue, None] = {}
+    for op in members:
+        for operand in op.operands:
+            if operand not in inside:
+                found.setdefault(operand)
+    return list(found)
+
+
+def bound_symbols(op: Operation) -> list[str]:
+    """The symbols that an op gives a value to at run time."""
+    if isinstance(op, dims.BindOp):
+        return [s.data for s in op.symbols]
+    binds = op.attributes.get("dims.binds")
+    return [s.data for s in binds] if binds is not None else []  # pyright: ignore
+
+
+def symbols_of(op: Operation) -> set[str]:
+    """The symbols in an op's result types, block argument types and expressions, less those that it binds."""
+    found: set[str] = set()
+    for result in op.results:
+        if isinstance(result.type, TensorType) and isinstance(result.type.encoding, ShapeAttr):
+            for d in result.type.encoding.data:
+                found |= d.symbols
+    for attribute in op.properties.values():
+        if isinstance(attribute, ShapeAttr):
+            for d in attribute.data:
+                found |= d.symbols
+    if isinstance(op, dims.AssumeOp):
+        found |= assumed_symbols(op)
+    return found - set(bound_symbols(op))
+
+
+def assumed_symbols(op: dims.AssumeOp) -> set[str]:
+    """The symbols in a guard's condition."""
+    found: set[str] = set()
+    text = op.condition.data
+    for relation in ("==", "<=", ">=", "!="):
+        if relation in text:
+            for side in text.split(relation):
+                found |= dims.parse_dim(side).symbols
+            return found
+    return found

@@ -1,0 +1,335 @@
+"""Kernels level: each group becomes a private function, and a `kernel.call` in its place; equal kernels are one.
+
+A kernel's symbols are d0, d1, ... by position; its key is its body with these names, without origins and value names,
+so two layers of one shape share a function.  Views at a group's border stay in the caller as `kernel.view`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from io import StringIO
+from typing import ClassVar
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, FunctionType, IndexType, ModuleOp, StringAttr, TensorType
+from xdsl.dialects.func import FuncOp, ReturnOp
+from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
+from xdsl.passes import ModulePass
+from xdsl.printer import Printer
+
+from ..dialects import dims, kernel, onnx
+from ..dialects.dims import Dim, ShapeAttr, dims_of
+from ..semantics.facts import Facts
+from ..semantics.kinds import Kind, is_view, kind_of
+from .driver import ORIGIN, origins_of, set_origins
+from .group import TAKEN, Decision, Group, Grouping, inputs_of, symbols_of
+
+KEPT_IN_KERNEL = 64
+"""A constant of at most so many elements is part of the kernels that read it."""
+
+
+def native_everywhere(op: Operation) -> str | None:
+    """The default for the pass alone: every operator with a kind is taken to be lowered."""
+    return None if kind_of(op) not in (Kind.OTHER, Kind.CONTROL) else "not a kernel operator"
+
+
+@dataclass(frozen=True)
+class OutlineKernels(ModulePass):
+    """Groups the operators of `main` and its regions, and moves each group into a function of its own."""
+
+    name: ClassVar[str] = "sx-outline-kernels"
+    fuse: bool = True
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        outline(op, native_everywhere, fuse=self.fuse)
+
+
+def outline(
+    module: ModuleOp,
+    native: Callable[[Operation], str | None],
+    *,
+    fuse: bool = True,
+    facts: Facts | None = None,
+) -> None:
+    """Runs the grouping over `main` and all its regions and outlines the groups.
+
+    `native` says of an op why the lowering does not take it, or None where it does: what it refuses stays in `main` as
+    a hosted op.  `fuse=False` gives every op a kernel of its own.
+    """
+    main = next(f for f in module.body.block.ops if isinstance(f, FuncOp) and f.sym_name.data == "main")
+    state = Outliner(module, native, facts or Facts(), fuse)
+    state.run_block(main.body.block)
+    refused = [refusal(d) for d in state.decisions if d.reason not in TAKEN]
+    main.attributes["kernel.refused"] = ArrayAttr(refused)
+    for function in state.functions.values():
+        module.body.block.add_op(function)
+
+
+def refusal(decision: Decision) -> DictionaryAttr:
+    """A refused fusion as an attribute: node ids of both ops, the reason, and the missing fact if there is one."""
+    entries: dict[str, Attribute] = {
+        "producer": decision.producer.attributes.get(ORIGIN, StringAttr("")),
+        "consumer": decision.consumer.attributes.get(ORIGIN, StringAttr("")),
+        "reason": StringAttr(decision.reason.name.lower()),
+    }
+    if decision.missing:
+        entries["missing"] = StringAttr(decision.missing)
+    return DictionaryAttr(entries)
+
+
+@dataclass
+class Outliner:
+    """State of one run: the functions made so far, by key."""
+
+    module: ModuleOp
+    native: Callable[[Operation], str | None]
+    facts: Facts
+    fuse: bool
+    functions: dict[str, FuncOp] = field(default_factory=dict[str, FuncOp])
+    names: dict[str, int] = field(default_factory=dict[str, int])
+    decisions: list[Decision] = field(default_factory=list[Decision])
+
+    def run_block(self, block: Block) -> None:
+        for op in block.ops:
+            for region in op.regions:
+                for inner in region.blocks:
+                    self.run_block(inner)
+        grouping = Grouping(block, self.native, self.facts, self.fuse)
+        grouping.run()
+        order = grouping.in_order()
+        taken: dict[int, list[Decision]] = {}
+        for decision in grouping.decisions:
+            if decision.reason in TAKEN:
+                taken.setdefault(id(grouping.group_of[decision.consumer]), []).append(decision)
+        self.decisions.extend(d for d in grouping.decisions)
+        for unit in order:  # everything moves to the block's end in its new order
+            members = unit.ops if isinstance(unit, Group) else [unit]
+            for op in members:
+                op.detach()
+                block.add_op(op)
+        for unit in order:
+            if isinstance(unit, Group):
+                self.outline_group(unit, taken.get(id(unit), []))
+        drop_dead_constants(block)
+
+    def outline_group(self, group: Group, taken: list[Decision]) -> None:
+        """Peels the views at the border into `kernel.view`s; what is left becomes a call."""
+        ops = list(group.ops)
+        changed = True
+        while changed:
+            changed = False
+            members = set(ops)
+            for op in list(ops):
+                if not is_view(op) or len(op.results) != 1:
+                    continue
+                source = op.operands[0]
+                at_entry = not (isinstance(source.owner, Operation) and source.owner in members)
+                at_exit = all(use.operation not in members for use in op.results[0].uses)
+                if at_entry or at_exit:
+                    if at_entry and not self.can_view(source):
+                        continue
+                    ops.remove(op)
+                    view = kernel.ViewOp(source, op.results[0].type)
+                    self.replace(op, view, after=None if at_entry else ops[-1] if ops else None)
+                    changed = True
+                    break
+        if ops:
+            self.call(ops, taken)
+
+    def can_view(self, source: SSAValue) -> bool:
+        """A small constant is copied into the kernel with its view; everything else can be viewed in place."""
+        return small_constant(source) is None
+
+    def replace(self, op: Operation, new: Operation, after: Operation | None) -> None:
+        block = op.parent
+        assert block is not None
+        set_origins(new, origins_of(op))
+        copy_names(op, new)
+        if after is None:
+            block.insert_op_before(new, op)
+        else:
+            block.insert_op_after(new, after)
+        for old, result in zip(op.results, new.results, strict=True):
+            result.name_hint = old.name_hint
+            old.replace_all_uses_with(result)
+        op.detach()
+        op.erase()
+
+    def call(self, ops: list[Operation], taken: list[Decision]) -> None:
+        members = set(ops)
+        inputs: list[SSAValue] = []
+        constants: dict[SSAValue, Operation] = {}
+        for value in inputs_of(ops):
+            constant = small_constant(value)
+            if constant is None:
+                inputs.append(value)
+            else:
+                constants[value] = constant
+        results = [
+            r for op in ops for r in op.results if any(root_op(u.operation, op.parent) not in members for u in r.uses)
+        ]
+        symbols = ordered_symbols([v.type for v in inputs], [*constants.values(), *ops])
+        rename = {s: Dim.symbol(f"d{i}") for i, s in enumerate(symbols)}
+        function = build_function(ops, inputs, constants, results, rename)
+        key = key_of(function)
+        if key in self.functions:
+            name = self.functions[key].sym_name.data
+            merge_origins(self.functions[key], function)
+        else:
+            name = self.fresh_name(ops)
+            function.sym_name = StringAttr(name)
+            function.attributes["kernel.key"] = StringAttr(key)
+            function.attributes["kernel.fused"] = ArrayAttr(
+                [DictionaryAttr({"producer": StringAttr(d.producer.name), "consumer": StringAttr(d.consumer.name),
+                                 "reason": StringAttr(d.reason.name.lower())}) for d in taken]
+            )  # fmt: skip
+            self.functions[key] = function
+        call = kernel.CallOp(name, [Dim.symbol(s) for s in symbols], inputs, [r.type for r in results])
+        set_origins(call, {i for op in ops for i in origins_of(op)})
+        block = ops[-1].parent
+        assert block is not None
+        block.insert_op_after(call, ops[-1])
+        names: list[Attribute] = []
+        for old, new in zip(results, call.results, strict=True):
+            new.name_hint = old.name_hint
+            names.append(StringAttr(value_name(old)))
+            old.replace_all_uses_with(new)
+        call.attributes["onnx.outputs"] = ArrayAttr(names)
+        for op in reversed(ops):
+            op.detach()
+            op.erase(safe_erase=False)
+
+    def fresh_name(self, ops: list[Operation]) -> str:
+        """A readable name: up to three of the group's operators, heaviest first kept in order, and a number."""
+        words: list[str] = []
+        for op in ops:
+            word = op.name.split(".")[-1].lower()
+            if word not in words:
+                words.append(word)
+        if len(words) > 3:
+            heavy = [w.name.split(".")[-1].lower() for w in ops if kind_of(w) in (Kind.TEMPLATE, Kind.REDUCTION)]
+            words = list(dict.fromkeys([*heavy[:2], *words[:1], words[-1]]))[:3]
+        stem = "_".join(words)
+        number = self.names.get(stem, 0)
+        self.names[stem] = number + 1
+        return f"{stem}_{number}"
+
+
+def root_op(op: Operation, block: Block | None) -> Operation:
+    """The op of `block` that holds `op`, in whatever depth of regions."""
+    at: Operation | None = op
+    while at is not None and at.parent is not block:
+        at = at.parent_op()
+    return at if at is not None else op
+
+
+def small_constant(value: SSAValue) -> Operation | None:
+    """The op that makes the value, if it is small and known, so that kernels hold it themselves."""
+    owner = value.owner
+    if isinstance(owner, dims.TensorOp):
+        return owner
+    if isinstance(owner, onnx.ConstantOp) and onnx.is_dense(owner):
+        return owner
+    return None
+
+
+def value_name(value: SSAValue) -> str:
+    """The model's name of a value, empty where it has none."""
+    owner = value.owner
+    if isinstance(owner, Operation):
+        names = owner.attributes.get("onnx.outputs")
+        if isinstance(names, ArrayAttr) and value.index < len(names):  # pyright: ignore
+            return names.data[value.index].data  # pyright: ignore
+    return ""
+
+
+def copy_names(old: Operation, new: Operation) -> None:
+    """The new op's results carry the model's names of the old one's."""
+    if (names := old.attributes.get("onnx.outputs")) is not None:
+        new.attributes["onnx.outputs"] = names
+
+
+def ordered_symbols(types: list[Attribute], ops: list[Operation]) -> list[str]:
+    """All symbols of the types and then of the ops, in order of first appearance."""
+    found: dict[str, None] = {}
+    for type_ in types:
+        if isinstance(type_, TensorType):
+            for d in dims_of(type_):
+                for s in sorted(d.symbols):
+                    found.setdefault(s)
+    for op in ops:
+        for s in sorted(symbols_of(op)):
+            found.setdefault(s)
+    return list(found)
+
+
+def renamed_type(type_: Attribute, rename: dict[str, Dim]) -> Attribute:
+    """The type in the kernel's symbols."""
+    if isinstance(type_, TensorType) and isinstance(type_.encoding, ShapeAttr):
+        return dims.tensor_type(type_.element_type, [d.subs(rename) for d in type_.encoding.data])
+    return type_
+
+
+def renamed_property(value: Attribute, rename: dict[str, Dim]) -> Attribute:
+    """A property in the kernel's symbols."""
+    return ShapeAttr(tuple(d.subs(rename) for d in value.data)) if isinstance(value, ShapeAttr) else value
+
+
+def build_function(
+    ops: list[Operation],
+    inputs: list[SSAValue],
+    constants: dict[SSAValue, Operation],
+    results: list[SSAValue],
+    rename: dict[str, Dim],
+) -> FuncOp:
+    """The kernel: its dims, then its inputs, as arguments; clones of the ops in its own symbols as the body."""
+    arg_types = [*[IndexType()] * len(rename), *(renamed_type(v.type, rename) for v in inputs)]
+    block = Block(arg_types=arg_types)
+    mapper: dict[SSAValue, SSAValue] = dict(zip(inputs, block.args[len(rename) :], strict=True))
+    for at, argument in enumerate(block.args[: len(rename)]):
+        argument.name_hint = f"d{at}"
+    for op in [*constants.values(), *ops]:
+        clone = type(op).create(
+            operands=[mapper[o] for o in op.operands],
+            result_types=[renamed_type(r.type, rename) for r in op.results],
+            properties={name: renamed_property(p, rename) for name, p in op.properties.items()},
+            attributes={k: v for k, v in op.attributes.items() if k in (ORIGIN, "pattern")},
+        )
+        for old, new in zip(op.results, clone.results, strict=True):
+            new.name_hint = old.name_hint
+            mapper[old] = new
+        block.add_op(clone)
+    block.add_op(ReturnOp(*[mapper[r] for r in results]))
+    function_type = FunctionType.from_lists(arg_types, [renamed_type(r.type, rename) for r in results])
+    return FuncOp("kernel", function_type, Region(block), visibility="private")
+
+
+def key_of(function: FuncOp) -> str:
+    """A digest of the kernel's text without names and origins: equal kernels have equal keys."""
+    bare = function.clone()
+    for op in bare.walk():
+        op.attributes.pop(ORIGIN, None)
+        op.attributes.pop("pattern", None)
+        for result in op.results:
+            result.name_hint = None
+    for argument in bare.body.block.args:
+        argument.name_hint = None
+    stream = StringIO()
+    Printer(stream).print_op(bare)
+    return hashlib.sha256(stream.getvalue().encode()).hexdigest()[:24]
+
+
+def merge_origins(kept: FuncOp, other: FuncOp) -> None:
+    """A shared kernel's ops come from all its callers' nodes."""
+    for a, b in zip(kept.body.block.ops, other.body.block.ops, strict=True):
+        set_origins(a, {*origins_of(a), *origins_of(b)})
+
+
+def drop_dead_constants(block: Block) -> None:
+    """Constants that only kernels used have been copied into them."""
+    for op in reversed(list(block.ops)):
+        if isinstance(op, (onnx.ConstantOp, dims.TensorOp)) and not any(list(r.uses) for r in op.results):
+            op.detach()
+            op.erase()
