@@ -1,0 +1,106 @@
+"""What a kernel template builds with: sizes, buffers, scratch, loops, and the store through the epilogue.
+
+A template is a function `build(context: TemplateContext, op: kernel.TemplateOp) -> None`, named in the table
+`lowering.kernels.TEMPLATES`.  It appends loops-level IR at `context.builder`; everything is row-major and flat.
+
+    def build(context: TemplateContext, op: kernel.TemplateOp) -> None:
+        b = context.builder
+        rows, depth = context.dims(op.inputs[0])
+        source = context.buffer(op.inputs[0])                     # memref<?xf32>
+        with context.parallel_rows(rows, flops_per_row) as (row, thread):
+            at = b.mul(row, b.dim(depth))
+            ...
+            context.store(op, [accumulators], [row, column], mask)   # epilogue, then the store
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from xdsl.dialects.builtin import VectorType
+from xdsl.ir import Attribute, SSAValue
+
+from ..dialects import kernel
+from ..dialects.dims import Dim, as_dim
+from ..dialects.target import Target
+from .body import BodyEmitter, Buffer, Lanes, Storage, Value
+from .loop_builder import LoopBuilder, Scalar, ScratchSpace
+from .policy import parallel_grain
+
+
+@dataclass(frozen=True)
+class TemplateContext:
+    """One kernel.template op being lowered. `storage` and `shapes` are by tensor value (inputs and results)."""
+
+    builder: LoopBuilder
+    storage: Mapping[SSAValue, Storage]
+    shapes: Mapping[SSAValue, tuple[Dim, ...]]
+    space: ScratchSpace
+
+    @property
+    def target(self) -> Target:
+        return self.builder.target
+
+    def dims(self, tensor: SSAValue) -> tuple[Dim, ...]:
+        """The sizes of an input or result, in the kernel's symbols."""
+        return self.shapes[tensor]
+
+    def dim(self, size: Dim | int) -> SSAValue:
+        """A size as an index value."""
+        return self.builder.index(self.builder.dim(size))
+
+    def buffer(self, tensor: SSAValue) -> SSAValue:
+        """The flat memref of an input or result; row-major, contiguous."""
+        place = self.storage[tensor]
+        assert isinstance(place, Buffer), "templates' operands are whole tensors in memory"
+        return place.base
+
+    def scratch(self, element: Attribute, size: Dim | int, thread: SSAValue | None = None) -> SSAValue:
+        """`size` elements, aligned to 64 bytes, uninitialized; each thread's own where `thread` is given."""
+        return self.space.take(self.builder, element, size, thread)
+
+    @contextmanager
+    def parallel_rows(self, extent: Dim | int, work: float) -> Iterator[tuple[SSAValue, SSAValue]]:
+        """A parallel loop: yields (index, thread). `work` is about how many vector operations an iteration costs."""
+        builder = self.builder
+        size = builder.dim(extent)
+        with builder.parallel(size, parallel_grain(work)) as (lower, upper, thread):
+            with builder.loop(lower, upper, nonempty=True) as loop:
+                yield loop.index, thread
+
+    def store(
+        self,
+        op: kernel.TemplateOp,
+        values: Sequence[SSAValue],
+        indices: Sequence[Scalar],
+        mask: SSAValue | None = None,
+        axis: int = -1,
+    ) -> None:
+        """Applies the epilogue to one value (scalar or vector) for each result of the op, and stores.
+
+        The values are of the template's own result types before the epilogue (the epilogue's first arguments).  Lane l
+        is the element at `indices` with l added on `axis`.  Lanes outside of the mask are not touched.
+        """
+        kind = values[0].type
+        lanes = kind.get_shape()[0] if isinstance(kind, VectorType) else 1
+        at: list[Value] = [Lanes(i) for i in indices]
+        if lanes > 1:
+            at[axis] = Lanes(indices[axis], 1)
+        emitter = BodyEmitter(self.builder, lanes, self.storage, at, mask)
+        stored: Sequence[Value] = values
+        if op.epilogue is not None:
+            stored = emitter.emit(op.epilogue.block, [*values, *at])
+        for result, value in zip(op.results_, stored, strict=True):
+            place = self.storage[result]
+            assert isinstance(place, Buffer)
+            emitter.store(value, place, at)
+
+
+def whole(*dims: Dim | int) -> Dim:
+    """The number of elements of a shape."""
+    total = as_dim(1)
+    for dim in dims:
+        total = total * as_dim(dim)
+    return total
