@@ -1,0 +1,242 @@
+"""The compiler as one table: its levels, the steps that reach each, and what may be left when it is reached.
+
+The runner yields after each step, so that printing, timing and dumping are a caller's loop and no flags inside passes.
+"""
+
+from __future__ import annotations
+
+import gc
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import gettempdir
+
+from xdsl.dialects.builtin import ModuleOp, StringAttr
+from xdsl.dialects.func import FuncOp
+from xdsl.ir import Operation
+
+from .codegen.kernels import kernel_to_llvm
+from .dialects.dims import ShapeAttr
+from .dialects.target import Target, TargetAttr
+from .lowering.loops import lower_to_loops
+from .lowering.schedule import ScratchNeed, schedule
+from .lowering.tensor import lower_to_tensor, refuses
+from .rewrites.driver import Pattern, apply_patterns
+from .rewrites.infer import infer_shapes
+from .rewrites.outline import outline
+from .rewrites.simplify import simplify
+from .rewrites.upgrade import upgrade_opset
+from .runtime.errors import CompilerBug, Error
+from .semantics.facts import Facts
+from .semantics.weights import WeightStore
+
+
+@dataclass(frozen=True)
+class Options:
+    """What a compile is asked for; every field is part of the program cache's key."""
+
+    dims: tuple[tuple[str, int, int], ...] = ()
+    assume: tuple[str, ...] = ()
+    fuse: bool = True
+    exact: bool = False
+    fast_math: bool = False
+    precision: str = "f32"
+    plain: bool = False
+
+
+@dataclass
+class State:
+    """One compilation: the module in whatever level it has reached, and what goes along with it."""
+
+    module: ModuleOp
+    weights: WeightStore
+    target: Target
+    options: Options
+    patterns: Sequence[Pattern] = ()
+    facts: Facts = field(default_factory=Facts)
+
+    def kernels(self) -> list[FuncOp]:
+        """The kernel functions, in module order."""
+        return [f for f in self.module.body.block.ops if isinstance(f, FuncOp) and "kernel.key" in f.attributes]
+
+
+Step = Callable[[State], None]
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A level: the steps that reach it, by name, and the dialects that may be left then."""
+
+    level: str
+    steps: tuple[tuple[str, Step], ...]
+    leaves: frozenset[str]
+
+
+def _upgrade(state: State) -> None:
+    upgrade_opset(state.module, state.weights)
+
+
+def _infer(state: State) -> None:
+    infer_shapes(state.module, state.weights, compile_mode=True, facts=state.facts)
+
+
+def _simplify(state: State) -> None:
+    simplify(state.module, state.weights, facts=state.facts, exact=state.options.exact)
+
+
+def _user_patterns(state: State) -> None:
+    if state.patterns:
+        apply_patterns(state.module, state.patterns)
+        infer_shapes(state.module, state.weights, compile_mode=True, facts=state.facts)
+
+
+def _outline(state: State) -> None:
+    outline(state.module, refuses, fuse=state.options.fuse, facts=state.facts)
+
+
+def replace_function(old: FuncOp, new: FuncOp) -> None:
+    """Puts a lowered kernel in the place of the one it came from; its identity (name, key, decisions) stays."""
+    if new is old:
+        return
+    for name, value in old.attributes.items():
+        new.attributes.setdefault(name, value)
+    new.sym_name = old.sym_name
+    block = old.parent
+    assert block is not None
+    if new.parent is None:
+        block.insert_op_before(new, old)
+    old.detach()
+    old.erase()
+
+
+def _tensor(state: State) -> None:
+    for kernel in state.kernels():
+        replace_function(kernel, lower_to_tensor(kernel))
+
+
+def _loops(state: State) -> None:
+    for kernel in state.kernels():
+        replace_function(kernel, lower_to_loops(kernel, state.target))
+
+
+def scratch_needs(state: State) -> dict[str, ScratchNeed]:
+    """What each kernel at the loops level has reported."""
+    needs: dict[str, ScratchNeed] = {}
+    for kernel in state.kernels():
+        shared = kernel.attributes.get("kernel.scratch")
+        each = kernel.attributes.get("kernel.thread_scratch")
+        if isinstance(shared, ShapeAttr) and isinstance(each, ShapeAttr):
+            needs[kernel.sym_name.data] = ScratchNeed(shared.data[0], each.data[0])
+    return needs
+
+
+def _schedule(state: State) -> None:
+    schedule(state.module, scratch_needs(state), state.facts)
+
+
+def symbol_of(kernel: FuncOp) -> str:
+    """The C symbol of a kernel: from its key, never from the model's text."""
+    key = kernel.attributes["kernel.key"]
+    assert isinstance(key, StringAttr)
+    return f"k_{key.data}"
+
+
+def _llvm(state: State) -> None:
+    for kernel in state.kernels():
+        lowered = kernel_to_llvm(kernel, state.target, symbol_of(kernel))
+        lowered.sym_name = kernel.sym_name
+        block = kernel.parent
+        assert block is not None
+        block.insert_op_before(lowered, kernel)
+        kernel.detach()
+        kernel.erase()
+
+
+GRAPH = frozenset(("builtin", "func", "onnx", "dims"))
+KERNELS = GRAPH | {"kernel"}
+TENSOR = KERNELS | {"linalg", "tensor", "arith", "math", "scf", "vectorx"}
+LOOPS = KERNELS | {"scf", "vector", "vectorx", "memref", "arith", "math"}
+
+PIPELINE: tuple[Stage, ...] = (
+    Stage(
+        "graph",
+        (("upgrade-opset", _upgrade), ("infer-shapes", _infer), ("simplify", _simplify), ("patterns", _user_patterns)),
+        GRAPH,
+    ),
+    Stage("kernels", (("outline-kernels", _outline),), KERNELS),
+    Stage("tensor", (("lower-to-tensor", _tensor),), TENSOR),
+    Stage("loops", (("lower-to-loops", _loops),), LOOPS),
+    Stage("schedule", (("schedule", _schedule),), LOOPS),
+    Stage("llvm", (("lower-to-llvm", _llvm),), LOOPS | {"llvm", "llvmx"}),
+)
+
+LEVELS = tuple(stage.level for stage in PIPELINE)
+
+ORDER = (
+    ("upgrade-opset", "infer-shapes", "shape rules know one opset"),
+    ("infer-shapes", "simplify", "rules ask for dims"),
+    ("simplify", "outline-kernels", "fusion sees one spelling of each computation"),
+    ("lower-to-loops", "schedule", "kernels have reported their scratch"),
+)
+"""Pairs of steps whose order matters, with the reason; a test holds the table to it."""
+
+
+@dataclass(frozen=True)
+class Done:
+    """One step that has run: its level and name, and the seconds it took."""
+
+    level: str
+    step: str
+    seconds: float
+
+
+def run(state: State, *, to: str, start: str | None = None) -> Iterator[Done]:
+    """Takes the module from `start` (exclusive; None: as imported) to the level `to`, yielding after each step.
+
+    Raises CompilerBug, after leaving a reproducer file, when a step raises anything but an error of the user's.
+    """
+    state.module.attributes["sx.target"] = TargetAttr(state.target)
+    first = 0 if start is None else LEVELS.index(start) + 1
+    collecting = gc.isenabled()
+    gc.disable()  # IR building makes many objects that live; collections would cost a tenth of the time
+    try:
+        for stage in PIPELINE[first : LEVELS.index(to) + 1]:
+            for name, step in stage.steps:
+                began = time.perf_counter()
+                try:
+                    step(state)
+                except Error:
+                    raise
+                except Exception as e:
+                    raise bug(state.module, name, e) from e
+                yield Done(stage.level, name, time.perf_counter() - began)
+            check_legality(state.module, stage)
+    finally:
+        if collecting:
+            gc.enable()
+
+
+def check_legality(module: ModuleOp, stage: Stage) -> None:
+    """Raises CompilerBug naming the first op whose dialect may not be left at this level."""
+    for op in module.walk():
+        dialect = op.name.split(".")[0]
+        if dialect not in stage.leaves:
+            raise bug(module, stage.level, CompilerBug(f"{op.name} is left over after level '{stage.level}'"))
+
+
+def bug(module: ModuleOp, step: str, error: Exception) -> CompilerBug:
+    """The error to raise when a step fails: says where, and leaves the module as the step found it in a file."""
+    path = Path(gettempdir()) / f"sardonyx-reproducer-{step}.mlir"
+    text = f"// RUN: xdsl-opt %s -p sx-{step}\n{module_text(module)}"
+    path.write_text(text)
+    kind = type(error).__name__
+    return CompilerBug(f"bug: step '{step}' failed with {kind}: {error}\n   = file: {path}", reproducer=str(path))
+
+
+def module_text(op: Operation) -> str:
+    """The IR as text; where printing itself fails, what failed."""
+    try:
+        return str(op)
+    except Exception as e:
+        return f"// the module cannot be printed: {e}\n"
