@@ -179,7 +179,8 @@ def test_no_false_equality(left: str, right: str) -> None:
 @pytest.mark.parametrize(
     "text",
     ["", "?", "p2o.Dim.0", "N +", "N/2", "N**2", "2.5", "True", "f(N)", "min()", "N if 1 else 2", "class", "max",
-     "__import__('os')", "N//0", "broadcast(2, 3)", "min(N, key=3)", "ﬁ", "(" * 400 + "N" + ")" * 400, "(A+B+C+D)" + "*(A+B+C+D)" * 40],
+     "__import__('os')", "N//0", "broadcast(2, 3)", "min(N, key=3)", "ﬁ", "(" * 400 + "N" + ")" * 400,
+     "(A+B+C+D)" + "*(A+B+C+D)" * 40],
 )  # fmt: skip
 def test_text_outside_the_grammar_is_refused(text: str) -> None:
     with pytest.raises(DimError):

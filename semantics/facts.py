@@ -1,0 +1,491 @@
+"""What is known about dimensions, and the prover: is `a == b`, is `a <= b`, and which fact would decide it.
+
+A fact is applied by solving it for a symbol: `N >= M` makes N `M + t` with a new t >= 0, `N % 4 == 0` makes it `4*q`,
+`N == 2*M` makes it `2*M`.  After that substitution the normal form of expressions decides most questions by itself.
+What cannot be solved so is kept: equations as rewrites of their leading term, inequalities as a list to try.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from math import gcd
+from typing import Literal, TypeAlias
+
+from ..dialects.dims.expression import (
+    ZERO,
+    Atom,
+    Call,
+    Dim,
+    DimError,
+    Monomial,
+    Symbol,
+    apply_call,
+    as_dim,
+)
+from ..dialects.dims.interval import (
+    Bound,
+    Interval,
+    default_range,
+    inf,
+    interval,
+    is_signed,
+    lower_bound,
+    upper_bound,
+)
+
+Relation: TypeAlias = Literal["==", "<="]
+Ranges: TypeAlias = Mapping[str, "tuple[int, int | None]"]
+
+_CONDITION = re.compile(r"^(?P<left>[^=<>!]+?)\s*(?P<op>==|<=|>=|<|>)\s*(?P<right>[^=<>!]+)$")
+
+
+_INTERNAL = "__fact"  # the start of the names of internal symbols
+_MAX_INTERNAL = 500  # past so many, facts are kept as equations and inequalities
+_MAX_EQUATION = 4  # terms of an equation that is worth keeping
+
+
+class Contradiction(DimError):
+    """Facts of which not all can hold."""
+
+
+@dataclass(frozen=True)
+class Condition:
+    """`left == right` or `left <= right`, with both sides in normal form."""
+
+    left: Dim
+    op: Relation
+    right: Dim
+
+    @staticmethod
+    def parse(text: str) -> Condition:
+        """Reads `expr op expr` with op one of `== <= >= < >`.  Raises DimError."""
+        match = _CONDITION.match(text.strip())
+        if match is None:
+            raise DimError(f"not a condition on dimensions: {text[:100]!r}")
+        left, right = as_dim(match["left"]), as_dim(match["right"])
+        match match["op"]:
+            case "==":
+                return Condition(left, "==", right)
+            case "<=":
+                return Condition(left, "<=", right)
+            case ">=":
+                return Condition(right, "<=", left)
+            case "<":
+                return Condition(left + 1, "<=", right)
+            case _:
+                return Condition(right + 1, "<=", left)
+
+    def holds(self, binding: Mapping[str, int]) -> bool:
+        """Whether it holds for these values.  Raises as `Dim.evaluate` does."""
+        left, right = self.left.evaluate(binding), self.right.evaluate(binding)
+        return left == right if self.op == "==" else left <= right
+
+    def __str__(self) -> str:
+        return f"{self.left} {self.op} {self.right}"
+
+
+def broadcast_condition(a: Dim, b: Dim) -> str:
+    """The condition that two sizes (>= 0) broadcast: they agree or one of them is 1; no factor leaves 64 bits."""
+    return f"({a} - ({b}))*min({a} - 1, 1)*min({b} - 1, 1) == 0"
+
+
+@dataclass(frozen=True)
+class Proof:
+    """The answer: True (always), False (never), or None with a fact, `missing`, that would decide it."""
+
+    answer: bool | None
+    missing: str | None = None
+
+    def __bool__(self) -> bool:
+        return self.answer is True
+
+
+_YES, _NO = Proof(True), Proof(False)
+
+
+class Facts:
+    """A set of facts, which only grows; `copy` to explore.
+
+    `ranges` gives inclusive bounds of symbols (None: no upper one); others have the default range of their name.
+    """
+
+    def __init__(self, ranges: Ranges | None = None, assumptions: Iterable[str] = ()) -> None:
+        self._solved: dict[str, Dim] = {}
+        self._ranges: dict[str, Interval] = {}
+        self._equations: list[tuple[int, Monomial, Dim]] = []  # coefficient * monomial == rest
+        self._nonnegative: list[Dim] = []
+        self._fresh = 0
+        self.assumptions: list[str] = []
+        for name, (low, high) in (ranges or {}).items():
+            self._bound(name, low, inf if high is None else high)
+        for text in assumptions:
+            self.assume(text)
+
+    def copy(self) -> Facts:
+        new = Facts()
+        new._solved, new._ranges = dict(self._solved), dict(self._ranges)
+        new._equations, new._nonnegative = list(self._equations), list(self._nonnegative)
+        new._fresh, new.assumptions = self._fresh, list(self.assumptions)
+        return new
+
+    # --- adding ---------------------------------------------------------------------------------------------------
+
+    def assume(self, condition: str | Condition) -> None:
+        """Adds a fact.  Raises DimError for text that is none, Contradiction where it cannot hold with the others."""
+        if isinstance(condition, str):
+            condition = Condition.parse(condition)
+        self.assumptions.append(str(condition))
+        if condition.op == "<=":
+            self._assume_nonnegative(self.known(condition.right - condition.left), str(condition))
+        else:
+            self._assume_zero(condition.left - condition.right, str(condition))
+
+    def _name(self, signed: bool = False) -> str:
+        self._fresh += 1
+        return f"v{10**9 + self._fresh}" if signed else f"{_INTERNAL}{self._fresh}"
+
+    def _new(self, low: Bound, high: Bound) -> Dim:
+        """An internal symbol of this range."""
+        name = self._name(signed=low < 0)
+        self._ranges[name] = (low, high)
+        return Dim.symbol(name)
+
+    def _symbol_range(self, name: str) -> Interval:
+        return self._ranges.get(name) or default_range(name)
+
+    def _solve(self, name: str, value: Dim) -> None:
+        """Puts `value` in place of a symbol everywhere, keeping what the symbol's range says."""
+        low, high = self._symbol_range(name)
+        one = {name: value}
+        self._solved = {n: d.subs(one) for n, d in self._solved.items()}
+        self._solved[name] = value
+        equations, self._equations = self._equations, []
+        nonnegative, self._nonnegative = self._nonnegative, []
+        for c, m, rest in equations:
+            self._assume_zero(Dim.of_terms([(c, m)]) - rest, "an earlier fact")
+        for d in nonnegative:
+            self._assume_nonnegative(d.subs(one), "an earlier fact")
+        if low != -inf:
+            self._assume_nonnegative(value - int(low), f"the range of {name}")
+        if high != inf:
+            self._assume_nonnegative(int(high) - value, f"the range of {name}")
+
+    def _bound(self, name: str, low: Bound, high: Bound) -> None:
+        """Narrows a symbol's range; a new lower bound is solved for, so that normal form sees it."""
+        known = self._solved.get(name)
+        if known is not None:
+            if low != -inf:
+                self._assume_nonnegative(known - int(low), f"the range of {name}")
+            if high != inf:
+                self._assume_nonnegative(int(high) - known, f"the range of {name}")
+            return
+        old = self._symbol_range(name)
+        low, high = max(low, old[0]), min(high, old[1])
+        if low > high:
+            raise Contradiction(f"no value is left for {name}")
+        if low == high:
+            self._ranges[name] = (low, high)
+            self._solve(name, as_dim(int(low)))
+        elif low >= 0 and (low > 0 or is_signed(name)):
+            self._ranges[name] = (low, high)
+            self._solve(name, self._new(0, high - low) + int(low))
+        else:
+            self._ranges[name] = (low, high)
+
+    def _assume_nonnegative(self, d: Dim, text: str) -> None:
+        """d >= 0, for d in internal symbols."""
+        if lower_bound(d, self._symbol_range) >= 0:
+            return
+        if upper_bound(d, self._symbol_range) < 0:
+            raise Contradiction(f"{text} cannot hold")
+        linear = list(_linear_symbols(d))
+        if len(d.symbols) == 1 and linear:
+            self._bound_linear(linear[0].name, d)
+            return
+        for symbol in linear:  # N - rest >= 0: N is rest + t
+            if _coefficient(d, symbol) != 1 or self._fresh >= _MAX_INTERNAL:
+                continue
+            rest = Dim.symbol(symbol.name) - d
+            if interval(rest, self._symbol_range)[0] >= 0:
+                self._solve(symbol.name, rest + self._new(0, self._symbol_range(symbol.name)[1]))
+                return
+        self._nonnegative.append(d)
+
+    def _bound_linear(self, name: str, d: Dim) -> None:
+        """d = c*name + constant >= 0."""
+        c, constant = d.terms[0][0], d.constant_term
+        if c > 0:
+            self._bound(name, -(constant // c), inf)
+        else:
+            self._bound(name, -inf, constant // -c)
+
+    def _assume_zero(self, d: Dim, text: str) -> None:
+        """d == 0."""
+        d = self.known(d)
+        if d is ZERO:
+            return
+        if lower_bound(d, self._symbol_range) > 0 or upper_bound(d, self._symbol_range) < 0:
+            raise Contradiction(f"{text} cannot hold")
+        if _never_zero(d):
+            raise Contradiction(f"{text} cannot hold")
+        g = gcd(*(c for c, _ in d.terms))
+        d = Dim.of_terms([(c // g, m) for c, m in d.terms])
+        if self._fresh < _MAX_INTERNAL and (self._solve_mod(d) or self._solve_linear(d)):
+            return
+        if len(d.terms) <= _MAX_EQUATION:
+            c, m = d.terms[0]
+            if c < 0:
+                c, d = -c, -d
+            self._equations.append((c, m, Dim.of_terms([(c, m)]) - d))
+
+    def _solve_linear(self, d: Dim) -> bool:
+        """A symbol that stands only alone and once, times 1 or -1: the last in the alphabet of those that do."""
+        coefficients = {s.name: _coefficient(d, s) for s in _linear_symbols(d) if abs(_coefficient(d, s)) == 1}
+        if not coefficients:
+            return False
+        name = max(coefficients, key=lambda n: (_is_internal(n), n))
+        c = coefficients[name]
+        self._solve(name, Dim.symbol(name) - d * c)
+        return True
+
+    def _solve_mod(self, d: Dim) -> bool:
+        """`(N + rest) % k == r`: N is `k*q - rest + r`."""
+        found = _mod_equation(d)
+        if found is None:
+            return False
+        call, remainder = found
+        x, k = call.args
+        for symbol in _linear_symbols(x):
+            if _coefficient(x, symbol) != 1 or symbol.name in k.symbols:
+                continue
+            rest = Dim.symbol(symbol.name) - x
+            low = interval(x, self._symbol_range)[0]
+            bound = (0, inf) if low >= 0 and interval(k, self._symbol_range)[0] >= 0 else (-inf, inf)
+            self._solve(symbol.name, k * self._new(*bound) + remainder + rest)
+            return True
+        if interval(x, self._symbol_range)[0] >= 0 and interval(k, self._symbol_range)[0] >= 0:
+            self._assume_zero(x - k * self._new(0, inf) - remainder, "a remainder")
+            return True
+        return False
+
+    # --- asking ---------------------------------------------------------------------------------------------------
+
+    def known(self, d: Dim | int | str) -> Dim:
+        """The expression with the facts applied, over internal symbols: equal results mean equal values."""
+        d = as_dim(d)
+        if self._solved:
+            d = d.subs(self._solved)
+        return self._reduce(d) if self._equations else d
+
+    def _reduce(self, d: Dim, depth: int = 3) -> Dim:
+        """Rewrites by the equations, also inside calls; gives up at a depth, since a call may hold what makes it."""
+        for _ in range(4):
+            before = d
+            if depth:
+                d = d.map_atoms(lambda a: _map_args(a, lambda arg: self._reduce(arg, depth - 1)))
+            for c, m, rest in self._equations:
+                d = _rewrite(d, c, m, rest)
+            if d is before:
+                return d
+        return d
+
+    def range(self, d: Dim | int | str) -> tuple[int | None, int | None]:
+        """Inclusive bounds; None where there is none."""
+        d = self.known(d)
+        low, high = lower_bound(d, self._symbol_range), upper_bound(d, self._symbol_range)
+        return None if low == -inf else int(low), None if high == inf else int(high)
+
+    def prove_eq(self, a: Dim | int | str, b: Dim | int | str) -> Proof:
+        """Is a == b for every value of the symbols?"""
+        a, b = as_dim(a), as_dim(b)
+        if a is b:
+            return _YES
+        d = _expand(self.known(a - b))
+        if d is ZERO:
+            return _YES
+        if self._is_nonnegative(d - 1) or self._is_nonnegative(-d - 1) or _never_zero(d):
+            return _NO
+        if self._is_nonnegative(d) and self._is_nonnegative(-d):
+            return _YES
+        return Proof(None, _missing_equality(a - b))
+
+    def prove_le(self, a: Dim | int | str, b: Dim | int | str) -> Proof:
+        """Is a <= b for every value of the symbols?"""
+        a, b = as_dim(a), as_dim(b)
+        d = self.known(b - a)
+        if self._is_nonnegative(d):
+            return _YES
+        if self._is_nonnegative(-d - 1):
+            return _NO
+        return Proof(None, _inequality_text(b - a))
+
+    def prove(self, condition: str | Condition) -> Proof:
+        """Does the condition always hold?"""
+        if isinstance(condition, str):
+            condition = Condition.parse(condition)
+        ask = self.prove_eq if condition.op == "==" else self.prove_le
+        return ask(condition.left, condition.right)
+
+    def prove_divides(self, divisor: Dim | int, d: Dim | int | str) -> Proof:
+        """Is d a multiple of the divisor (of which zero is not asked)?"""
+        d, divisor = as_dim(d), as_dim(divisor)
+        proof = self.prove_eq(d % divisor, 0)
+        return proof if proof.answer is not None else Proof(None, f"{d % divisor} == 0")
+
+    def prove_broadcast(self, a: Dim, b: Dim) -> Proof:
+        """Do the two sizes broadcast: are they equal, or is one of them 1?"""
+        if self.prove_eq(a, b) or self.prove_eq(a, 1) or self.prove_eq(b, 1):
+            return _YES
+        never = [self.prove_eq(*p).answer is False for p in ((a, b), (a, 1), (b, 1))]
+        if all(never):
+            return _NO
+        return Proof(None, f"{a} == {b}")
+
+    def _is_nonnegative(self, d: Dim, depth: int = 2) -> bool:
+        if lower_bound(d, self._symbol_range) >= 0:
+            return True
+        if depth and self._nonnegative:
+            mine = {m for _, m in d.terms if m}
+            return any(
+                self._is_nonnegative(d - h, depth - 1)
+                for h in self._nonnegative
+                if not mine.isdisjoint(m for _, m in h.terms)
+            )
+        return False
+
+
+def simplified(d: Dim, facts: Facts) -> Dim:
+    """The expression with every min, max and broadcast argument dropped that the facts make irrelevant.
+
+    For expressions that code generation evaluates; types keep their normal form.
+    """
+
+    def replace(atom: Atom) -> Dim:
+        if atom.args is None:
+            return Dim.symbol(atom.name)
+        args = tuple(simplified(a, facts) for a in atom.args)
+        if atom.kind in ("min", "max"):
+            kept = list(args)
+            for a in args:
+                for other in kept:
+                    pair = (a, other) if atom.kind == "max" else (other, a)
+                    if other is not a and facts.prove_le(*pair):
+                        kept.remove(a)
+                        break
+            args = tuple(kept)
+        elif atom.kind == "broadcast":
+            args = tuple(a for a in args if not facts.prove_eq(a, 1)) or args[:1]
+        return apply_call(atom.kind, args) if len(args) > 1 else args[0]
+
+    return d.map_atoms(replace)
+
+
+# --- pieces -----------------------------------------------------------------------------------------------------------
+
+
+def _never_zero(d: Dim) -> bool:
+    """Whether the coefficients' common factor rules zero out."""
+    g = gcd(*(c for c, m in d.terms if m))
+    return g > 1 and d.constant_term % g != 0
+
+
+def _is_internal(name: str) -> bool:
+    return name.startswith(_INTERNAL)
+
+
+def _linear_symbols(d: Dim) -> Iterator[Symbol]:
+    """The symbols that occur in one term only, alone and to the first power."""
+    for _, monomial in d.terms:
+        if len(monomial) != 1 or monomial[0][1] != 1:
+            continue
+        symbol = monomial[0][0]
+        if symbol.args is not None:
+            continue
+        elsewhere = any(symbol.name in a.symbols for a in _other_atoms(d, symbol))
+        if not elsewhere and sum(any(a is symbol for a, _ in m) for _, m in d.terms) == 1:
+            yield symbol
+
+
+def _coefficient(d: Dim, symbol: Symbol) -> int:
+    return next((c for c, m in d.terms if m == ((symbol, 1),)), 0)
+
+
+def _other_atoms(d: Dim, symbol: Atom) -> Iterator[Call]:
+    for _, m in d.terms:
+        for atom, _ in m:
+            if atom is not symbol and atom.args is not None:
+                yield atom
+
+
+def _mod_equation(d: Dim) -> tuple[Call, int] | None:
+    """(x % k, r) for `x % k - r` or its negative."""
+    if len(d.terms) > 2 or (len(d.terms) == 2 and d.terms[1][1]):
+        return None
+    c = d.terms[0][0]
+    atom = ((d - d.constant_term) * c).atom
+    if abs(c) != 1 or atom is None or atom.args is None or atom.kind != "mod":
+        return None
+    return atom, -c * d.constant_term
+
+
+def _map_args(atom: Atom, function: Callable[[Dim], Dim]) -> Dim:
+    if atom.args is None:
+        return Dim.symbol(atom.name)
+    return apply_call(atom.kind, tuple(function(a) for a in atom.args))
+
+
+def _rewrite(d: Dim, c: int, m: Monomial, rest: Dim) -> Dim:
+    """Replaces multiples of c*m in d by the same multiple of rest."""
+    lead = Dim.of_terms([(c, m)])
+    for term in d.terms:
+        one = Dim.of_terms([term])
+        factor = one.divide_exactly(lead)
+        if factor is not None:
+            d = d - one + factor * rest
+    return d
+
+
+def _expand(d: Dim) -> Dim:
+    """Over a basis: `x % k` as `x - k*(x//k)`, min of two by max, `(x + 1)//2` as `x - x//2`."""
+
+    def replace(atom: Atom) -> Dim:
+        if atom.args is None:
+            return Dim.symbol(atom.name)
+        args = tuple(map(_expand, atom.args))
+        if atom.kind == "mod":
+            return args[0] - args[1] * (args[0] // args[1])
+        if atom.kind == "min" and len(args) == 2:
+            return args[0] + args[1] - apply_call("max", args)
+        if atom.kind == "floordiv" and args[1] is as_dim(2) and args[0].constant_term == 1:
+            return args[0] - 1 - (args[0] - 1) // 2
+        return apply_call(atom.kind, args)
+
+    return d.map_atoms(replace)
+
+
+def _missing_equality(d: Dim) -> str:
+    """The simplest condition for d == 0."""
+    for c, m in d.terms:
+        for atom, power in m:
+            if atom.args is not None and atom.kind == "floordiv" and power == 1:
+                x, k = atom.args
+                gap = (x - k * apply_call("floordiv", (x, k))) * c
+                rest = tuple(f for f in m if f[0] is not atom)
+                whole = gap * Dim.of_terms([(1, rest)])
+                if d * k + whole is ZERO or d + whole is ZERO:
+                    return f"{x % k} == 0"
+    positive = Dim.of_terms([t for t in d.terms if t[0] > 0])
+    negative = -Dim.of_terms([t for t in d.terms if t[0] < 0])
+    return f"{positive} == {negative}"
+
+
+def _inequality_text(d: Dim) -> str:
+    """d >= 0, with no negative coefficients."""
+    positive = Dim.of_terms([t for t in d.terms if t[0] > 0])
+    negative = -Dim.of_terms([t for t in d.terms if t[0] < 0])
+    return f"{negative} <= {positive}"
+
+
+__all__ = ["Condition", "Contradiction", "Facts", "Proof", "broadcast_condition", "simplified"]
