@@ -167,9 +167,7 @@ class Scheduler:
                 self.plan_carried(op, places)
         total = plan_offsets(self.buffers, self.facts)
         for op, homes in places:
-            attribute = ArrayAttr(
-                [StringAttr(h) if isinstance(h, str) else ShapeAttr((h.offset,)) for h in homes]
-            )
+            attribute = ArrayAttr([StringAttr(h) if isinstance(h, str) else ShapeAttr((h.offset,)) for h in homes])
             name = "kernel.carried" if "kernel.outputs" in op.attributes else "kernel.outputs"
             op.attributes[name] = attribute
         for op, buffer in scratches:
@@ -265,5 +263,3 @@ class Scheduler:
 def schedule(module: ModuleOp, scratch: dict[str, ScratchNeed], facts: Facts | None = None) -> Dim:
     """Plans the memory of `main`; returns the arena's size in bytes as an expression."""
     return Scheduler(module, scratch, facts or Facts()).run()
-
-

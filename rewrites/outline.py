@@ -185,6 +185,7 @@ class Outliner:
                 [DictionaryAttr({"producer": StringAttr(d.producer.name), "consumer": StringAttr(d.consumer.name),
                                  "reason": StringAttr(d.reason.name.lower())}) for d in taken]
             )  # fmt: skip
+            function.attributes["kernel.ops"] = ArrayAttr([StringAttr(op.name) for op in ops])
             self.functions[key] = function
         call = kernel.CallOp(name, [Dim.symbol(s) for s in symbols], inputs, [r.type for r in results])
         set_origins(call, {i for op in ops for i in origins_of(op)})
@@ -194,9 +195,9 @@ class Outliner:
         names: list[Attribute] = []
         for old, new in zip(results, call.results, strict=True):
             new.name_hint = old.name_hint
-            names.append(StringAttr(value_name(old)))
+            names.append(StringAttr(onnx.value_name(old) or ""))
             old.replace_all_uses_with(new)
-        call.attributes["onnx.outputs"] = ArrayAttr(names)
+        call.attributes["onnx.names"] = ArrayAttr(names)
         for op in reversed(ops):
             op.detach()
             op.erase(safe_erase=False)
@@ -235,20 +236,10 @@ def small_constant(value: SSAValue) -> Operation | None:
     return None
 
 
-def value_name(value: SSAValue) -> str:
-    """The model's name of a value, empty where it has none."""
-    owner = value.owner
-    if isinstance(owner, Operation):
-        names = owner.attributes.get("onnx.outputs")
-        if isinstance(names, ArrayAttr) and value.index < len(names):  # pyright: ignore
-            return names.data[value.index].data  # pyright: ignore
-    return ""
-
-
 def copy_names(old: Operation, new: Operation) -> None:
     """The new op's results carry the model's names of the old one's."""
-    if (names := old.attributes.get("onnx.outputs")) is not None:
-        new.attributes["onnx.outputs"] = names
+    if (names := old.attributes.get("onnx.names")) is not None:
+        new.attributes["onnx.names"] = names
 
 
 def ordered_symbols(types: list[Attribute], ops: list[Operation]) -> list[str]:

@@ -58,8 +58,8 @@ def fold(op: Operation, weights: WeightStore) -> bool:
         constant = onnx.constant(np.asarray(value), old.type, weights)
         if ORIGIN in op.attributes:
             constant.attributes[ORIGIN] = op.attributes[ORIGIN]
-        if (names := op.attributes.get("onnx.outputs")) is not None and len(op.results) == 1:
-            constant.attributes["onnx.outputs"] = names
+        if (names := op.attributes.get("onnx.names")) is not None and len(op.results) == 1:
+            constant.attributes["onnx.names"] = names
         constants.append(constant)
     block = op.parent
     assert block is not None

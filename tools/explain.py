@@ -1,0 +1,145 @@
+"""What the compiler decided, read off the IR: kernels, fusions taken and refused, memory, guards, hosted operators."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, cast
+
+from xdsl.dialects.builtin import ArrayAttr, DenseArrayBase, DictionaryAttr, ModuleOp, StringAttr
+from xdsl.dialects.func import FuncOp, ReturnOp
+from xdsl.ir import Attribute, Operation
+
+from ..dialects import dims, kernel, onnx
+from ..dialects.dims import ShapeAttr
+from ..rewrites.group import Reason
+
+NOT_HOSTED = (
+    kernel.CallOp, kernel.ViewOp, onnx.InitializerOp, onnx.ConstantOp, onnx.YieldOp, onnx.IfOp, onnx.LoopOp,
+    onnx.ScanOp, dims.TensorOp, dims.BindOp, dims.AssumeOp, ReturnOp, FuncOp,
+)  # fmt: skip
+
+
+def main_of(module: ModuleOp) -> FuncOp:
+    """The function that runs the model."""
+    return next(f for f in module.body.block.ops if isinstance(f, FuncOp) and f.sym_name.data == "main")
+
+
+def node_names(module: ModuleOp, origin: Attribute | None) -> list[str]:
+    """The file's nodes that an `origin` attribute stands for, by name, operator and source line."""
+    if not isinstance(origin, DenseArrayBase):
+        return []
+    table = onnx.node_table(module)
+    return [str(table[int(i)]) for i in origin.get_values() if 0 <= int(i) < len(table)]
+
+
+def explain(module: ModuleOp) -> dict[str, Any]:
+    """The report on a module at the kernels level or below, as plain data.
+
+    `kernels` has one entry for each call in `main` and its regions, in order; `hosted` the names of the operators that
+    do not run as native code.
+    """
+    main = main_of(module)
+    calls: list[dict[str, Any]] = []
+    hosted: list[str] = []
+    for op in main.walk():
+        if isinstance(op, kernel.CallOp):
+            calls.append(explain_call(module, op))
+        elif not isinstance(op, NOT_HOSTED):
+            hosted.append(operator_name(op))
+    report: dict[str, Any] = {
+        "kernels": calls,
+        "functions": explain_functions(module),
+        "refused": list(explain_refusals(module, main)),
+        "hosted": hosted,
+        "guards": [
+            {"condition": op.condition.data, "why": op.why.data if op.why else ""}
+            for op in main.walk()
+            if isinstance(op, dims.AssumeOp)
+        ],
+    }
+    arena = main.attributes.get("kernel.arena")
+    if isinstance(arena, ShapeAttr):
+        report["memory"] = {"arena": str(arena.data[0])}
+    return report
+
+
+def operator_name(op: Operation) -> str:
+    """ONNX's spelling: `Conv`, `ai.onnx.ml.ZipMap`, or domain and type of an unknown operator."""
+    if isinstance(op, onnx.CustomOp):
+        return f"{op.domain.data}::{op.op_type.data}" if op.domain.data else op.op_type.data
+    if isinstance(op, onnx.OnnxOp):
+        schema = op.SCHEMA
+        return f"{schema.domain}.{schema.op_type}" if schema.domain else schema.op_type
+    return op.name
+
+
+def explain_call(module: ModuleOp, call: kernel.CallOp) -> dict[str, Any]:
+    """One call: its function, the sizes that it passes, its types, and the nodes that it runs."""
+    entry: dict[str, Any] = {
+        "name": call.callee.string_value(),
+        "dims": [str(d) for d in call.dims.data],
+        "inputs": [str(v.type) for v in call.inputs],
+        "outputs": [str(r.type) for r in call.outputs],
+        "nodes": node_names(module, call.attributes.get("origin")),
+    }
+    names = call.attributes.get("onnx.names")
+    if isinstance(names, ArrayAttr):
+        entry["values"] = [cast(StringAttr, n).data for n in names]
+    return entry
+
+
+def explain_functions(module: ModuleOp) -> dict[str, Any]:
+    """For each kernel function the fusions that it is made of."""
+    found: dict[str, Any] = {}
+    for op in module.body.block.ops:
+        if not isinstance(op, FuncOp) or "kernel.key" not in op.attributes:
+            continue
+        fused = op.attributes.get("kernel.fused")
+        ops = op.attributes.get("kernel.ops")
+        found[op.sym_name.data] = {
+            "ops": [cast(StringAttr, o).data for o in ops] if isinstance(ops, ArrayAttr) else [],
+            "fused": [
+                {key: cast(StringAttr, value).data for key, value in cast(DictionaryAttr, f).data.items()}
+                for f in (fused if isinstance(fused, ArrayAttr) else ())
+            ],
+        }
+    return found
+
+
+def explain_refusals(module: ModuleOp, main: FuncOp) -> Iterable[dict[str, Any]]:
+    """The pairs of adjacent operators that do not share a kernel, each with its reason."""
+    refused = main.attributes.get("kernel.refused")
+    for entry in refused if isinstance(refused, ArrayAttr) else ():
+        data = cast(DictionaryAttr, entry).data
+        reason = cast(StringAttr, data["reason"]).data
+        row: dict[str, Any] = {
+            "producer": node_names(module, data["producer"]),
+            "consumer": node_names(module, data["consumer"]),
+            "reason": reason,
+            "why": str(Reason[reason.upper()].value),
+        }
+        if "missing" in data:
+            row["missing"] = cast(StringAttr, data["missing"]).data
+        yield row
+
+
+def render(report: dict[str, Any]) -> str:
+    """The report as text for people."""
+    lines = [f"{len(report['kernels'])} kernel calls, {len(report['functions'])} distinct kernels"]
+    for call in report["kernels"]:
+        sizes = f" <{', '.join(call['dims'])}>" if call["dims"] else ""
+        lines.append(f"  {call['name']}{sizes}: {', '.join(call['nodes'])}")
+        for fused in report["functions"].get(call["name"], {}).get("fused", ()):
+            lines.append(f"      {fused['producer']} + {fused['consumer']}: {fused['reason']}")
+    if report["refused"]:
+        lines.append("not fused:")
+        for row in report["refused"]:
+            missing = f"; would fuse with assume={row['missing']!r}" if "missing" in row else ""
+            lines.append(f"  {', '.join(row['producer'])} | {', '.join(row['consumer'])}: {row['why']}{missing}")
+    if report["guards"]:
+        lines.append("guards:")
+        lines.extend(f"  {g['condition']}  {g['why']}" for g in report["guards"])
+    if "memory" in report:
+        lines.append(f"arena: {report['memory']['arena']} bytes")
+    lines.append(f"hosted: {', '.join(report['hosted']) if report['hosted'] else 'none, every operator is native'}")
+    return "\n".join(lines)
