@@ -1,0 +1,27 @@
+"""The errors that users see. Plain Python: every part of the product may import them, also where nothing compiles."""
+
+from __future__ import annotations
+
+
+class Error(Exception):
+    """What sardonyx raises when something outside of it is wrong or beyond it."""
+
+
+class ModelError(Error):
+    """The model is wrong: a damaged file, an undefined name, a node that its operator does not allow."""
+
+
+class UnsupportedError(Error):
+    """The model is right, and we lack something that it needs."""
+
+
+class InputError(Error):
+    """The call is wrong: an input that is missing, of another type, or of sizes that the model does not admit."""
+
+
+class CompilerBug(Error):
+    """Our fault. `reproducer` is the path of a file that shows it, where one was written."""
+
+    def __init__(self, message: str, reproducer: str | None = None) -> None:
+        super().__init__(message)
+        self.reproducer = reproducer
