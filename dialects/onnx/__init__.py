@@ -2,11 +2,13 @@
 
 from xdsl.ir import Dialect
 
+from . import ops_gen
 from .base import (
     Arity,
     AttributeSpec,
     Formal,
     OnnxOp,
+    PositionedOp,
     Schema,
     attr,
     dense_array,
@@ -24,21 +26,21 @@ from .base import (
     string_attr,
     strings_attr,
     tensor_attr,
+    text_of,
     to_attribute,
     value_name,
 )
 from .nodes import NodeInfo, NodeTableAttr
-from .ops_gen import *  # noqa: F403  (its __all__ lists the operations)
+from .ops_gen import *  # noqa: F403
 from .ops_gen import OPS
 from .structure import OPS as STRUCTURE
-from .structure import CallOp, CustomOp, InitializerOp, PositionedOp, VersionedOp, YieldOp
+from .structure import CallOp, CustomOp, InitializerOp, VersionedOp, YieldOp
 from .types import (
     ELEMENT_CODES,
     ELEMENT_TYPES,
     STRING,
     TYPES,
     UNKNOWN,
-    BytesAttr,
     MapType,
     OptionalType,
     RefAttr,
@@ -46,6 +48,7 @@ from .types import (
     SparseAttr,
     SparseType,
     StringType,
+    TextAttr,
     UnknownType,
     WeightAttr,
     element_bits,
@@ -58,3 +61,61 @@ Onnx = Dialect("onnx", [*OPS, *STRUCTURE], [*TYPES, NodeTableAttr])
 
 # operator by (domain, op_type)
 OP_BY_NAME: dict[tuple[str, str], type[OnnxOp]] = {(op.SCHEMA.domain, op.SCHEMA.op_type): op for op in OPS}
+
+__all__ = [
+    "ELEMENT_CODES",
+    "ELEMENT_TYPES",
+    "OPS",
+    "OP_BY_NAME",
+    "STRING",
+    "TYPES",
+    "UNKNOWN",
+    "Arity",
+    "AttributeSpec",
+    "CallOp",
+    "CustomOp",
+    "Formal",
+    "InitializerOp",
+    "MapType",
+    "NodeInfo",
+    "NodeTableAttr",
+    "Onnx",
+    "OnnxOp",
+    "OptionalType",
+    "PositionedOp",
+    "RefAttr",
+    "Schema",
+    "SequenceType",
+    "SparseAttr",
+    "SparseType",
+    "StringType",
+    "TextAttr",
+    "UnknownType",
+    "VersionedOp",
+    "WeightAttr",
+    "YieldOp",
+    "attr",
+    "dense_array",
+    "dense_attr",
+    "describe",
+    "element_bits",
+    "element_of_dtype",
+    "float_attr",
+    "floats_attr",
+    "info_of",
+    "int_attr",
+    "ints_attr",
+    "node_table",
+    "numpy_dtype",
+    "origin_of",
+    "origin_union",
+    "plain",
+    "string_attr",
+    "strings_attr",
+    "tensor_attr",
+    "text_of",
+    "to_attribute",
+    "type_string",
+    "value_name",
+]
+__all__ += ops_gen.__all__

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-from functools import lru_cache
+from functools import cache, lru_cache
 from itertools import islice
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self, TypeVar, cast
 
 from xdsl.dialects.builtin import (
     ArrayAttr,
-    BytesAttr as BuiltinBytesAttr,
     DenseArrayBase,
     DenseIntOrFPElementsAttr,
     FloatAttr,
@@ -22,16 +21,19 @@ from xdsl.dialects.builtin import (
     i32,
     i64,
 )
+from xdsl.dialects.builtin import (
+    BytesAttr as BuiltinBytesAttr,
+)
 from xdsl.ir import Attribute, BlockArgument, Operation, OpResult, Region, SSAValue
 from xdsl.irdl import AnyAttr, AnyOf, AttrConstraint, BaseAttr, IRDLOperation, irdl_op_definition, traits_def
 from xdsl.parser import Parser, UnresolvedOperand
 from xdsl.printer import Printer
-from xdsl.traits import Pure, RecursiveMemoryEffect, RecursivelySpeculatable
+from xdsl.traits import Pure, RecursivelySpeculatable, RecursiveMemoryEffect
 from xdsl.utils.exceptions import VerifyException
 from xdsl.utils.lexer import Position
 
 from .nodes import NodeInfo, NodeTableAttr
-from .types import UNKNOWN, BytesAttr, RefAttr, SparseAttr, WeightAttr, numpy_dtype, type_string
+from .types import UNKNOWN, RefAttr, SparseAttr, TextAttr, WeightAttr, numpy_dtype, type_string
 
 if TYPE_CHECKING:
     import numpy as np
@@ -52,7 +54,7 @@ INT: AttrConstraint[IntegerAttr[Any]] = _kind(IntegerAttr)
 INTS: AttrConstraint[DenseArrayBase[Any] | WeightAttr] = _kind(DenseArrayBase, WeightAttr)
 FLOAT: AttrConstraint[FloatAttr[Any]] = _kind(FloatAttr)
 FLOATS: AttrConstraint[DenseArrayBase[Any] | WeightAttr] = _kind(DenseArrayBase, WeightAttr)
-STRING: AttrConstraint[StringAttr] = _kind(StringAttr, BytesAttr)
+STRING: AttrConstraint[StringAttr] = _kind(StringAttr, TextAttr)
 STRINGS: AttrConstraint[ArrayAttr[StringAttr] | WeightAttr] = _kind(ArrayAttr, WeightAttr)
 TENSOR: AttrConstraint[DenseIntOrFPElementsAttr[Any] | WeightAttr] = _kind(DenseIntOrFPElementsAttr, WeightAttr)
 SPARSE_TENSOR: AttrConstraint[SparseAttr] = _kind(SparseAttr)
@@ -90,7 +92,8 @@ class Schema:
 
     `since` is the version that made it so; `compatible` the first version whose nodes read the same as the newest's
     (older ones are imported as `onnx.Versioned`).  `constraints` maps a type variable to the allowed type strings in a
-    short form, `tensor: int32 int64; seq(tensor): float`.  `min_inputs` and `min_outputs` count the leading ones that must be there.
+    short form, `tensor: int32 int64; seq(tensor): float`.  `min_inputs` and `min_outputs` count the leading ones that
+    must be there.
     """
 
     op_type: str
@@ -248,6 +251,86 @@ class OnnxOp(IRDLOperation):
                     _check_type(self, role, formal, index, value.type, bound)
 
 
+class PositionedOp(IRDLOperation):
+    """An operation without a schema: which formal positions its operands and results have is in properties.
+
+    `inputs` and `outputs` list the positions of what is present; without them there is no gap.
+    """
+
+    name = "onnx.Positioned"  # no operation: subclasses have their own
+
+    def operand_at(self, index: int) -> SSAValue | None:
+        """The operand at a formal position; None where it is absent."""
+        return _at_position(self._operands, self.properties.get("inputs"), index)
+
+    def result_at(self, index: int) -> OpResult | None:
+        """The result at a formal position; None where it is absent."""
+        return _at_position(self.results, self.properties.get("outputs"), index)
+
+    def formal_operands(self) -> list[SSAValue | None]:
+        """All operands by formal position, None for an absent one, without absent ones at the end."""
+        return _by_positions(self._operands, self.properties.get("inputs"))
+
+    def formal_results(self) -> list[OpResult | None]:
+        """All results by formal position, None for an absent one, without absent ones at the end."""
+        return _by_positions(self.results, self.properties.get("outputs"))
+
+    @classmethod
+    def build_at(
+        cls,
+        properties: dict[str, Attribute],
+        operands: Sequence[SSAValue | None],
+        types: Sequence[Attribute | None],
+        attributes: Mapping[str, Attribute] = {},
+        regions: Sequence[Region] = (),
+    ) -> Self:
+        """Builds the op from its operands and result types by formal position, None for absent ones."""
+        for key, values in (("inputs", operands), ("outputs", types)):
+            present = tuple(i for i, v in enumerate(values) if v is not None)
+            if present != tuple(range(len(present))):
+                properties[key] = ints_attr(present)
+        return cls.create(
+            operands=[v for v in operands if v is not None],
+            result_types=[t for t in types if t is not None],
+            properties=properties,
+            attributes=attributes,
+            regions=regions,
+        )
+
+    def print_rest(self, printer: Printer, hidden: frozenset[str]) -> None:
+        """Prints operands, regions, attributes and types."""
+
+        with printer.in_parens():
+            printer.print_list(self.formal_operands(), lambda v: _print_or_blank(printer, printer.print_operand, v))
+        if self.regions:
+            printer.print_string(" (")
+            printer.print_list(self.regions, printer.print_region)
+            printer.print_string(")")
+        shown = {k: v for k, v in self.properties.items() if k not in hidden and k not in ("inputs", "outputs")}
+        printer.print_op_attributes(shown | self.attributes)
+        printer.print_string(" : ")
+        with printer.in_parens():
+            printer.print_list(self.operand_types, printer.print_attribute)
+        printer.print_string(" -> ")
+        with printer.in_parens():
+            types = [r and r.type for r in self.formal_results()]
+            printer.print_list(types, lambda t: _print_or_blank(printer, printer.print_attribute, t))
+
+    @classmethod
+    def parse_rest(cls, parser: Parser, properties: dict[str, Attribute]) -> Self:
+        """Parses what `print_rest` prints."""
+
+        at = parser.pos
+        operands = parser.parse_comma_separated_list(parser.Delimiter.PAREN, lambda: _parse_operand(parser))
+        regions = parser.parse_optional_comma_separated_list(parser.Delimiter.PAREN, parser.parse_region) or []
+        shown = parser.parse_optional_attr_dict()
+        named = cls.get_irdl_definition().properties
+        values, types = parse_signature(parser, operands, at)
+        properties |= {k: v for k, v in shown.items() if k in named}
+        rest = {k: v for k, v in shown.items() if k not in named}
+        return cls.build_at(properties, values, types, rest, regions)
+
+
 def _check_type(op: OnnxOp, role: str, formal: Formal, index: int, type_: Attribute, bound: dict[str, str]) -> None:
     text = type_string(type_)
     if text is None:
@@ -265,7 +348,7 @@ def _check_type(op: OnnxOp, role: str, formal: Formal, index: int, type_: Attrib
         )
 
 
-@lru_cache(maxsize=None)
+@cache
 def _split(types: str) -> frozenset[str]:
     """The type strings that a constraint stands for; see `compact_types` in generate.py."""
     found: list[str] = []
@@ -336,6 +419,30 @@ def _padded(values: list[ValueT | None], formals: tuple[Formal, ...]) -> list[Va
     return values + [None] * (fixed - len(values))
 
 
+@lru_cache(maxsize=4096)
+def _positions(attribute: Attribute) -> tuple[int, ...]:
+    return tuple(cast("DenseArrayBase[Any]", attribute).get_values())
+
+
+def _at_position(values: Sequence[ValueT], positions: Attribute | None, index: int) -> ValueT | None:
+    if positions is not None:
+        listed = _positions(positions)
+        if index not in listed:
+            return None
+        index = listed.index(index)
+    return values[index] if index < len(values) else None
+
+
+def _by_positions(values: Sequence[ValueT], positions: Attribute | None) -> list[ValueT | None]:
+    if positions is None:
+        return list(values)
+    listed = _positions(positions)
+    found: list[ValueT | None] = [None] * (listed[-1] + 1 if listed else 0)
+    for at, value in zip(listed, values):
+        found[at] = value
+    return found
+
+
 def add_segments(
     properties: dict[str, Attribute],
     cls: type[OnnxOp],
@@ -400,7 +507,7 @@ def _parse_type(parser: Parser) -> Attribute | None:
 def parse_signature(
     parser: Parser, operands: Sequence[UnresolvedOperand | None], at: Position
 ) -> tuple[list[SSAValue | None], list[Attribute | None]]:
-    """Parses `: (types) -> types`, giving the operands and the result types by formal position, None for absent ones."""
+    """Parses `: (types) -> types`: the operands and the result types by formal position, None for absent ones."""
     parser.parse_punctuation(":")
     operand_types = parser.parse_comma_separated_list(parser.Delimiter.PAREN, parser.parse_type)
     parser.parse_punctuation("->")
@@ -443,14 +550,17 @@ def floats_attr(values: Iterable[float]) -> DenseArrayBase[Any]:
     return DenseArrayBase.from_list(f32, tuple(values))
 
 
-def string_attr(value: str | bytes) -> StringAttr | BytesAttr:
-    """A STRING attribute: text where it is UTF-8, else its bytes."""
-    if isinstance(value, str):
-        return StringAttr(value)
-    try:
-        return StringAttr(value.decode("utf-8"))
-    except UnicodeDecodeError:
-        return BytesAttr(value)
+def string_attr(value: str | bytes) -> StringAttr | TextAttr:
+    """A STRING attribute, or a name; what is not ASCII is a TextAttr."""
+    if isinstance(value, bytes):
+        value = value.decode("utf-8", "surrogateescape")
+    return StringAttr(value) if value.isascii() else TextAttr(value)
+
+
+def text_of(attribute: Attribute) -> str:
+    """The text of what `string_attr` made."""
+    assert isinstance(attribute, StringAttr | TextAttr)
+    return attribute.data
 
 
 def strings_attr(values: Iterable[str | bytes]) -> ArrayAttr[Attribute]:
@@ -465,9 +575,9 @@ def tensor_attr(array: np.ndarray[Any, Any]) -> DenseIntOrFPElementsAttr[Any]:
     from .types import element_of_dtype
 
     element = element_of_dtype(array.dtype)
-    if not isinstance(element, IntegerType | AnyFloat) or (isinstance(element, IntegerType) and element.width.data < 8):
-        if array.dtype != bool:
-            raise TypeError(f"a dense attribute cannot hold {array.dtype}; use a weight")
+    narrow = isinstance(element, IntegerType) and element.width.data < 8 and array.dtype != bool
+    if narrow or not isinstance(element, IntegerType | AnyFloat):
+        raise TypeError(f"a dense attribute cannot hold {array.dtype}; use a weight")
     return dense_attr(TensorType(element, array.shape), array.tobytes())
 
 
@@ -497,9 +607,9 @@ _TO_ATTRIBUTE: dict[str, Any] = {
 def attr(op: Operation, name: str) -> Any:
     """An attribute as a plain Python value, or the schema's default where it is absent, or None.
 
-    int, float, str (bytes where it is no UTF-8), list, ndarray for a dense tensor.  What has no plain form (a weight's
-    handle, a reference to a function's attribute, a type) is given as the attribute.  Raises KeyError where the op's
-    schema has no such attribute.
+    int, float, str (bytes that are no UTF-8 as surrogates), list, ndarray for a dense tensor.  What has no plain form
+    (a weight's handle, a reference to a function's attribute, a type) is given as the attribute.  Raises KeyError where
+    the op's schema has no such attribute.
     """
     value = op.properties.get(name)
     if value is not None:
@@ -514,12 +624,14 @@ def plain(value: Attribute) -> Any:
     match value:
         case IntegerAttr():
             return value.value.data
-        case FloatAttr() | StringAttr() | BytesAttr():
-            return value.data if not isinstance(value, FloatAttr) else value.value.data
+        case FloatAttr():
+            return value.value.data
+        case StringAttr() | TextAttr():
+            return value.data
         case DenseArrayBase():
             return list(cast("DenseArrayBase[Any]", value).get_values())
         case ArrayAttr():
-            return [plain(v) for v in cast("ArrayAttr[Attribute]", value)]
+            return [plain(v) for v in value]
         case DenseIntOrFPElementsAttr():
             return dense_array(value)
         case _:
@@ -582,19 +694,19 @@ def value_name(value: SSAValue) -> str | None:
         names = op.attributes.get("onnx.names")
         if not isinstance(names, ArrayAttr):
             return None
-        listed = [cast("StringAttr", n).data for n in cast("ArrayAttr[Attribute]", names)]
-        found = op.formal_results() if isinstance(op, OnnxOp) else list(op.results)
+        listed = [text_of(n) for n in cast("ArrayAttr[Attribute]", names)]
+        found = op.formal_results() if isinstance(op, OnnxOp | PositionedOp) else list(op.results)
         at = next((i for i, r in enumerate(found) if r is value), -1)
         return listed[at] or None if 0 <= at < len(listed) else None
     assert isinstance(value, BlockArgument)
-    owner = value.block.parent_op()
-    if owner is None:
+    owner, region = value.block.parent_op(), value.block.parent_region()
+    names = owner.attributes.get("onnx.inputs") if owner is not None else None
+    if owner is None or region is None or not isinstance(names, ArrayAttr):
         return None
-    names = owner.attributes.get("onnx.inputs")
-    if isinstance(names, ArrayAttr) and value.index < len(names):
-        entry = cast("Attribute", names.data[value.index])
-        return entry.data if isinstance(entry, StringAttr) else None
-    return None
+    entries = cast("ArrayAttr[Attribute]", names)
+    if isinstance(owner, OnnxOp | PositionedOp):  # one list for each body
+        entries = cast("ArrayAttr[Attribute]", entries.data[owner.get_region_index(region)])
+    return text_of(entries.data[value.index]) or None if value.index < len(entries) else None
 
 
 OnnxOpT = TypeVar("OnnxOpT", bound=OnnxOp)

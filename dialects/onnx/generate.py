@@ -29,7 +29,7 @@ READS_THE_SAME: dict[tuple[str, str], int] = {}
 
 # Two of these with equal operands are not equal: no common subexpressions, and none is removed as dead.
 RANDOM = frozenset(
-    "Bernoulli Dropout Multinomial RandomNormal RandomNormalLike RandomUniform RandomUniformLike".split()
+    ["Bernoulli", "Dropout", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike"]
 )
 
 HEADER = '''\
@@ -77,6 +77,14 @@ from .base import (
 
 _OPT, _VAR = Arity.OPTIONAL, Arity.VARIADIC
 '''
+
+
+def _arity(parameter: defs.OpSchema.FormalParameter) -> str:
+    return str(parameter.option).rpartition(".")[2]
+
+
+def _kind(attribute: defs.OpSchema.Attribute) -> str:
+    return str(attribute.type).rpartition(".")[2]
 
 
 def newest() -> list[defs.OpSchema]:
@@ -136,9 +144,9 @@ def _same_reading(older: defs.OpSchema, newer: defs.OpSchema) -> bool:
         if len(before) > len(after):
             return False
         for old, new in zip(before, after):
-            if old.option != new.option and new.option.name == "Single":
+            if old.option != new.option and _arity(new) == "Single":
                 return False
-        if any(p.option.name == "Single" for p in after[len(before) :]):
+        if any(_arity(p) == "Single" for p in after[len(before) :]):
             return False
     for name, old in older.attributes.items():
         new = newer.attributes.get(name)
@@ -192,16 +200,16 @@ def generate() -> str:
 def _class(schema: defs.OpSchema, type_sets: dict[str, str]) -> str:
     lines = ["", "@onnx_op", f"class {class_name(schema)}(OnnxOp):", f'    """{_summary(schema)}"""', ""]
     lines.append(f'    name = "{op_name(schema)}"')
-    lines += [f"    {field_name(p.name)} = {_PARAMETER[p.option.name]}operand_def()" for p in schema.inputs]
-    lines += [f"    {field_name(p.name)} = {_PARAMETER[p.option.name]}result_def()" for p in schema.outputs]
+    lines += [f"    {field_name(p.name)} = {_PARAMETER[_arity(p)]}operand_def()" for p in schema.inputs]
+    lines += [f"    {field_name(p.name)} = {_PARAMETER[_arity(p)]}result_def()" for p in schema.outputs]
     for attribute in schema.attributes.values():
         optional = "" if attribute.required else "opt_"
-        if attribute.type.name == "GRAPH":
+        if _kind(attribute) == "GRAPH":
             definition = f'{optional}region_def("single_block")'
         else:
-            definition = f"{optional}prop_def({attribute.type.name})"
+            definition = f"{optional}prop_def({_kind(attribute)})"
         lines.append(f"    {field_name(attribute.name)} = {definition}")
-    if any(a.type.name == "GRAPH" for a in schema.attributes.values()):
+    if any(_kind(a) == "GRAPH" for a in schema.attributes.values()):
         lines.append("    traits = RECURSIVE")
     elif schema.name not in RANDOM:
         lines.append("    traits = PURE")
@@ -217,9 +225,9 @@ _PARAMETER = {"Single": "", "Optional": "opt_", "Variadic": "var_"}
 
 def _options(schema: defs.OpSchema) -> Iterable[str]:
     for formals, option in ((schema.inputs, "Operand"), (schema.outputs, "Result")):
-        if sum(p.option.name != "Single" for p in formals) > 1:
+        if sum(_arity(p) != "Single" for p in formals) > 1:
             yield f"AttrSized{option}Segments(as_property=True)"
-    if sum(a.type.name == "GRAPH" and not a.required for a in schema.attributes.values()) > 1:
+    if sum(_kind(a) == "GRAPH" and not a.required for a in schema.attributes.values()) > 1:
         yield "AttrSizedRegionSegments(as_property=True)"
 
 
@@ -264,11 +272,11 @@ def _formal(parameter: defs.OpSchema.FormalParameter) -> str:
     head = f"{parameter.name!r}, {parameter.type_str!r}"
     if not parameter.is_homogeneous:
         return f"Formal({head}, _VAR, False)"
-    return f"Formal({head}{ {'Single': '', 'Optional': ', _OPT', 'Variadic': ', _VAR'}[parameter.option.name] })"
+    return f"Formal({head}{ {'Single': '', 'Optional': ', _OPT', 'Variadic': ', _VAR'}[_arity(parameter)] })"
 
 
 def _attribute(attribute: defs.OpSchema.Attribute) -> str:
-    kind = attribute.type.name
+    kind = _kind(attribute)
     if attribute.required:
         return f"AttributeSpec({kind!r}, True)"
     default = _default(attribute)

@@ -9,9 +9,11 @@ from xdsl.irdl import irdl_attr_definition
 from xdsl.parser import AttrParser
 from xdsl.printer import Printer
 
+from .types import parse_text, print_text
+
 
 class NodeInfo(NamedTuple):
-    """A node of the file: its name, operator, scope of modules ("model/encoder/attn"), and source line ("model.py:41")."""
+    """A node of the file: name, operator, scope of modules ("model/encoder/attn"), source line ("model.py:41")."""
 
     name: str
     op_type: str
@@ -33,14 +35,14 @@ class NodeTableAttr(Data[tuple[NodeInfo, ...]]):
     @classmethod
     def parse_parameter(cls, parser: AttrParser) -> tuple[NodeInfo, ...]:
         def row() -> NodeInfo:
-            return NodeInfo(*parser.parse_comma_separated_list(parser.Delimiter.SQUARE, parser.parse_str_literal))
+            return NodeInfo(*parser.parse_comma_separated_list(parser.Delimiter.SQUARE, lambda: parse_text(parser)))
 
         return tuple(parser.parse_comma_separated_list(parser.Delimiter.ANGLE, row))
 
     def print_parameter(self, printer: Printer) -> None:
         def row(info: NodeInfo) -> None:
             printer.print_string("[")
-            printer.print_list(info, printer.print_string_literal)
+            printer.print_list(info, lambda text: print_text(printer, text))
             printer.print_string("]")
 
         with printer.in_angle_brackets():

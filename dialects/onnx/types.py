@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import TYPE_CHECKING, Any, ClassVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from xdsl.dialects.builtin import (
     BFloat16Type,
@@ -146,19 +146,33 @@ class WeightAttr(Data[str]):
 
 
 @irdl_attr_definition
-class BytesAttr(Data[bytes]):
-    """`#onnx.bytes<"fe00">`: bytes that are no text, in hexadecimal (a string attribute that is not UTF-8)."""
+class TextAttr(Data[str]):
+    """`#onnx.text<"caf\\C3\\A9">`: text that is not ASCII, which xDSL cannot parse back as a StringAttr.
 
-    name: ClassVar[str] = "onnx.bytes"
+    Bytes that are no UTF-8 stand in `data` as surrogates (Python's `surrogateescape`).
+    """
+
+    name: ClassVar[str] = "onnx.text"
 
     @classmethod
-    def parse_parameter(cls, parser: AttrParser) -> bytes:
+    def parse_parameter(cls, parser: AttrParser) -> str:
         with parser.in_angle_brackets():
-            return bytes.fromhex(parser.parse_str_literal())
+            return parse_text(parser)
 
     def print_parameter(self, printer: Printer) -> None:
         with printer.in_angle_brackets():
-            printer.print_string_literal(self.data.hex())
+            print_text(printer, self.data)
+
+
+def parse_text(parser: AttrParser) -> str:
+    """Parses a string literal of any bytes."""
+    data = parser.parse_optional_bytes_literal()
+    return parser.parse_str_literal() if data is None else data.decode("utf-8", "surrogateescape")
+
+
+def print_text(printer: Printer, text: str) -> None:
+    """Prints what `parse_text` reads."""
+    printer.print_bytes_literal(text.encode("utf-8", "surrogateescape"))
 
 
 @irdl_attr_definition
@@ -166,7 +180,7 @@ class RefAttr(ParametrizedAttribute):
     """`#onnx.ref<"alpha">`: inside a local function, the caller's attribute of that name (and its default, if none)."""
 
     name = "onnx.ref"
-    attribute: StringAttr
+    attribute: Attribute
     kind: StringAttr
 
 
@@ -217,15 +231,37 @@ ELEMENT_TYPES: dict[int, Attribute] = {
 ELEMENT_CODES: dict[Attribute, int] = {type_: code for code, type_ in ELEMENT_TYPES.items()}
 
 # element type -> its name in ONNX's type strings, `tensor(float)`
-ELEMENT_NAMES: dict[Attribute, str] = {
-    ELEMENT_TYPES[code]: name
-    for code, name in enumerate(
-        "float uint8 int8 uint16 int16 int32 int64 string bool float16 double uint32 uint64 complex64 complex128 bfloat16 "
-        "float8e4m3fn float8e4m3fnuz float8e5m2 float8e5m2fnuz uint4 int4 float4e2m1 float8e8m0 uint2 int2 "
-        "float6e2m3 float6e3m2".split(),
-        start=1,
-    )
+_NAMES = {
+    1: "float",
+    2: "uint8",
+    3: "int8",
+    4: "uint16",
+    5: "int16",
+    6: "int32",
+    7: "int64",
+    8: "string",
+    9: "bool",
+    10: "float16",
+    11: "double",
+    12: "uint32",
+    13: "uint64",
+    14: "complex64",
+    15: "complex128",
+    16: "bfloat16",
+    17: "float8e4m3fn",
+    18: "float8e4m3fnuz",
+    19: "float8e5m2",
+    20: "float8e5m2fnuz",
+    21: "uint4",
+    22: "int4",
+    23: "float4e2m1",
+    24: "float8e8m0",
+    25: "uint2",
+    26: "int2",
+    27: "float6e2m3",
+    28: "float6e3m2",
 }
+ELEMENT_NAMES: dict[Attribute, str] = {ELEMENT_TYPES[code]: name for code, name in _NAMES.items()}
 
 # TensorProto.DataType -> (numpy's or ml_dtypes' name, bits an element takes in raw_data)
 _STORAGE: dict[int, tuple[str, int]] = {
@@ -300,7 +336,7 @@ def type_string(type_: Attribute) -> str | None:
     """ONNX's type string, `tensor(float)`, `seq(tensor(int64))`; None where the type is not known yet."""
     match type_:
         case TensorType() | UnrankedTensorType():
-            element = cast("Attribute", type_.element_type)
+            element: Attribute = type_.element_type
             name = ELEMENT_NAMES.get(element)
             return name and f"tensor({name})"
         case SequenceType():
@@ -336,7 +372,7 @@ TYPES: list[type[Attribute]] = [
     MapType,
     SparseType,
     WeightAttr,
-    BytesAttr,
+    TextAttr,
     RefAttr,
     SparseAttr,
 ]
