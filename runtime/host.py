@@ -1,0 +1,93 @@
+"""The machine we run on: LLVM's name and features of the CPU, cache sizes, cores."""
+
+from __future__ import annotations
+
+import os
+import platform
+import sys
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import llvmlite.binding as llvm
+
+from .errors import UnsupportedError
+
+REQUIRED = ("avx", "avx2", "fma", "f16c", "bmi", "bmi2")
+WIDE = ("avx512f", "avx512bw", "avx512dq", "avx512vl")
+CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
+ASSUMED = {"L1": 32 << 10, "L2": 256 << 10, "L3": 8 << 20}
+"""Bytes where /sys does not tell (some containers and virtual machines hide it)."""
+
+
+@dataclass(frozen=True)
+class Host:
+    """What a target needs to know of this machine; field for field the numbers of `dialects.target.Target`."""
+
+    cpu: str
+    features: str
+    vector_bytes: int
+    vector_registers: int
+    l1: int
+    l2: int
+    l3: int
+    triple: str = "x86_64-unknown-linux-gnu"
+
+
+def default_threads() -> int:
+    """The number of cores that this process may use."""
+    return len(os.sched_getaffinity(0))
+
+
+@cache
+def detect() -> Host:
+    """This machine.
+
+    Raises UnsupportedError where it is not Linux on x86-64 with AVX2.
+    """
+    if sys.platform != "linux" or platform.machine() not in ("x86_64", "AMD64"):
+        raise UnsupportedError(
+            f"sardonyx runs on Linux on x86-64, this is {sys.platform} on {platform.machine()}",
+        )
+    available: dict[str, bool] = dict(llvm.get_host_cpu_features())
+    check_features(available)
+    wide = all(available.get(name, False) for name in WIDE)
+    caches = cache_sizes(CACHES)
+    return Host(
+        cpu=llvm.get_host_cpu_name(),
+        features=",".join(f"{'+' if on else '-'}{name}" for name, on in sorted(available.items())),
+        vector_bytes=64 if wide else 32,
+        vector_registers=32 if wide else 16,
+        l1=caches["L1"],
+        l2=caches["L2"],
+        l3=caches["L3"],
+    )
+
+
+def check_features(available: dict[str, bool]) -> None:
+    """Raises UnsupportedError naming what the CPU lacks of AVX2 and its companions."""
+    missing = [name for name in REQUIRED if not available.get(name, False)]
+    if missing:
+        raise UnsupportedError(f"sardonyx needs a CPU with AVX2; this one lacks {', '.join(missing)}")
+
+
+def cache_sizes(root: Path) -> dict[str, int]:
+    """Bytes of data cache by level, as seen by one core: L1 and L2 its own, L3 all of it."""
+    sizes = dict(ASSUMED)
+    for index in sorted(root.glob("index*")):
+        try:
+            kind = (index / "type").read_text().strip()
+            level = (index / "level").read_text().strip()
+            text = (index / "size").read_text().strip()
+            size = size_in_bytes(text)
+        except (OSError, ValueError):
+            continue
+        if kind in ("Data", "Unified") and f"L{level}" in sizes and size:
+            sizes[f"L{level}"] = size
+    return sizes
+
+
+def size_in_bytes(text: str) -> int:
+    """`"48K"` -> 49152."""
+    units = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
+    return int(text[:-1]) * units[text[-1]] if text[-1:] in units else int(text)
