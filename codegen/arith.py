@@ -1,0 +1,209 @@
+"""arith to llvm, one operation each where LLVM has it; the same code for scalars and vectors."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+
+from xdsl.dialects import arith, llvm
+from xdsl.dialects.builtin import (
+    DenseIntOrFPElementsAttr,
+    FloatAttr,
+    IntegerAttr,
+    IntegerType,
+    VectorType,
+)
+from xdsl.ir import Attribute, Operation, SSAValue
+
+from ..dialects import llvmx
+from .build import FunctionBuilder, bits_of, element_of, like
+from .dims import floordiv_nonzero
+from .scope import Scope, TranslateError, Translation, operands
+
+
+def _plain(kind: type[Operation]) -> Translation:
+    def translation(scope: Scope, op: Operation) -> None:
+        a, b = operands(scope, op)
+        scope.values[op.results[0]] = scope.f.binary(kind, a, b)
+
+    return translation
+
+
+def _overflowing(kind: type[Operation]) -> Translation:
+    """add, sub, mul, shl with the nsw/nuw flags that the source op has."""
+
+    def translation(scope: Scope, op: Operation) -> None:
+        a, b = operands(scope, op)
+        flags = op.properties.get("overflowFlags")
+        properties = {"overflowFlags": _overflow(flags)}
+        scope.values[op.results[0]] = scope.f.insert(kind, (a, b), a.type, properties)
+
+    return translation
+
+
+@cache
+def _overflow(flags: Attribute | None) -> IntegerAttr:
+    bits = 0
+    if isinstance(flags, arith.IntegerOverflowAttr):
+        bits = sum({"nsw": 1, "nuw": 2}[flag.value] for flag in flags.data)
+    return IntegerAttr(bits, 32)
+
+
+def _float(kind: type[Operation]) -> Translation:
+    """A float operation; fast-math flags are those of the source op, normally none."""
+
+    def translation(scope: Scope, op: Operation) -> None:
+        properties = {"fastmathFlags": _fastmath(op.properties.get("fastmath"))}
+        values = operands(scope, op)
+        scope.values[op.results[0]] = scope.f.insert(kind, values, values[0].type, properties)
+
+    return translation
+
+
+@cache
+def _fastmath(flags: Attribute | None) -> llvm.FastMathAttr:
+    return llvm.FastMathAttr(tuple(flags.data) if isinstance(flags, arith.FastMathFlagsAttr) else None)
+
+
+def _intrinsic(name: str) -> Translation:
+    def translation(scope: Scope, op: Operation) -> None:
+        values = operands(scope, op)
+        scope.values[op.results[0]] = scope.f.intrinsic(name, values, values[0].type)
+
+    return translation
+
+
+def _constant(scope: Scope, op: Operation) -> None:
+    assert isinstance(op, arith.ConstantOp)
+    type_ = scope.type(op.result.type)
+    scope.values[op.result] = scope.f.literal(_literal(op.value, type_), type_)
+
+
+@cache
+def _literal(value: Attribute, type_: Attribute) -> Attribute:
+    if isinstance(value, IntegerAttr) and isinstance(type_, IntegerType):
+        return IntegerAttr(value.value.data, type_)
+    if isinstance(value, DenseIntOrFPElementsAttr) and isinstance(type_, VectorType):
+        return DenseIntOrFPElementsAttr(type_, value.data)
+    if isinstance(value, FloatAttr):
+        return value
+    raise TranslateError(f"constant {value}")
+
+
+PREDICATES = tuple(flag.value for flag in llvm.ICmpPredicateFlag)
+FLOAT_PREDICATES = ("", *llvmx.FCMP_PREDICATES, "")
+
+
+def _cmpi(scope: Scope, op: Operation) -> None:
+    assert isinstance(op, arith.CmpiOp)
+    a, b = operands(scope, op)
+    scope.values[op.result] = scope.f.icmp(PREDICATES[op.predicate.value.data], a, b)
+
+
+def _cmpf(scope: Scope, op: Operation) -> None:
+    assert isinstance(op, arith.CmpfOp)
+    a, b = operands(scope, op)
+    number = op.predicate.value.data
+    if FLOAT_PREDICATES[number]:
+        scope.values[op.result] = scope.f.fcmp(FLOAT_PREDICATES[number], a, b)
+    else:
+        scope.values[op.result] = scope.f.const(number == 15, scope.type(op.result.type))
+
+
+def _select(scope: Scope, op: Operation) -> None:
+    condition, a, b = operands(scope, op)
+    scope.values[op.results[0]] = scope.f.select(condition, a, b)
+
+
+def _floordiv(scope: Scope, op: Operation) -> None:
+    a, b = operands(scope, op)
+    scope.values[op.results[0]] = floordiv_nonzero(scope.f, a, b)
+
+
+def _ceildiv_signed(scope: Scope, op: Operation) -> None:
+    """The quotient towards zero, and one more where signs agree and something is left over."""
+    a, b = operands(scope, op)
+    f = scope.f
+    quotient = f.binary(llvm.SDivOp, a, b)
+    rest = f.sub(a, f.mul(quotient, b))
+    zero = f.const(0, a.type)
+    above = f.and_(f.icmp("ne", rest, zero), f.icmp("sge", f.xor(rest, b), zero))
+    scope.values[op.results[0]] = f.select(above, f.add(quotient, f.const(1, a.type)), quotient)
+
+
+def _ceildiv_unsigned(scope: Scope, op: Operation) -> None:
+    a, b = operands(scope, op)
+    f = scope.f
+    quotient = f.binary(llvm.UDivOp, a, b)
+    rest = f.icmp("ne", f.sub(a, f.mul(quotient, b)), f.const(0, a.type))
+    scope.values[op.results[0]] = f.add(quotient, f.cast("zext", rest, a.type))
+
+
+def _add_extended(scope: Scope, op: Operation) -> None:
+    a, b = operands(scope, op)
+    total = scope.f.add(a, b)
+    scope.values[op.results[0]] = total
+    scope.values[op.results[1]] = scope.f.icmp("ult", total, a)
+
+
+def _mul_extended(extend: str) -> Translation:
+    """Low and high half of the product, by a multiplication of twice the width."""
+
+    def translation(scope: Scope, op: Operation) -> None:
+        a, b = operands(scope, op)
+        f = scope.f
+        width = bits_of(element_of(a.type))
+        wide = like(a.type, IntegerType(2 * width))
+        product = f.mul(f.cast(extend, a, wide), f.cast(extend, b, wide))
+        scope.values[op.results[0]] = f.cast("trunc", product, a.type)
+        scope.values[op.results[1]] = f.cast("trunc", f.lshr(product, f.const(width, wide)), a.type)
+
+    return translation
+
+
+def integer_resize(f: FunctionBuilder, value: SSAValue, type_: Attribute) -> SSAValue:
+    """Extends as signed, or cuts, to the width of `type_`."""
+    have, want = bits_of(element_of(value.type)), bits_of(element_of(type_))
+    if have == want:
+        return value
+    return f.cast("sext" if have < want else "trunc", value, type_)
+
+
+ARITH: Mapping[type[Operation], Translation] = {
+    arith.ConstantOp: _constant,
+    arith.AddiOp: _overflowing(llvm.AddOp),
+    arith.SubiOp: _overflowing(llvm.SubOp),
+    arith.MuliOp: _overflowing(llvm.MulOp),
+    arith.ShLIOp: _overflowing(llvm.ShlOp),
+    arith.ShRSIOp: _plain(llvm.AShrOp),
+    arith.ShRUIOp: _plain(llvm.LShrOp),
+    arith.AndIOp: _plain(llvm.AndOp),
+    arith.OrIOp: _plain(llvm.OrOp),
+    arith.XOrIOp: _plain(llvm.XOrOp),
+    arith.DivSIOp: _plain(llvm.SDivOp),
+    arith.DivUIOp: _plain(llvm.UDivOp),
+    arith.RemSIOp: _plain(llvm.SRemOp),
+    arith.RemUIOp: _plain(llvm.URemOp),
+    arith.FloorDivSIOp: _floordiv,
+    arith.CeilDivSIOp: _ceildiv_signed,
+    arith.CeilDivUIOp: _ceildiv_unsigned,
+    arith.AddUIExtendedOp: _add_extended,
+    arith.MulUIExtendedOp: _mul_extended("zext"),
+    arith.MulSIExtendedOp: _mul_extended("sext"),
+    arith.MinSIOp: _intrinsic("llvm.smin"),
+    arith.MaxSIOp: _intrinsic("llvm.smax"),
+    arith.MinUIOp: _intrinsic("llvm.umin"),
+    arith.MaxUIOp: _intrinsic("llvm.umax"),
+    arith.AddfOp: _float(llvm.FAddOp),
+    arith.SubfOp: _float(llvm.FSubOp),
+    arith.MulfOp: _float(llvm.FMulOp),
+    arith.DivfOp: _float(llvm.FDivOp),
+    arith.NegfOp: _float(llvm.FNegOp),
+    arith.MaximumfOp: _intrinsic("llvm.maximum"),
+    arith.MinimumfOp: _intrinsic("llvm.minimum"),
+    arith.MaxnumfOp: _intrinsic("llvm.maxnum"),
+    arith.MinnumfOp: _intrinsic("llvm.minnum"),
+    arith.CmpiOp: _cmpi,
+    arith.CmpfOp: _cmpf,
+    arith.SelectOp: _select,
+}

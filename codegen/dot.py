@@ -1,0 +1,94 @@
+"""Dot products of bytes: acc[lane] + sum of 4 products in each 32-bit lane, exact in i32.
+
+With VNNI the hardware has u8 x s8 (`vpdpbusd`).  The other kinds come from it by turning over the top bit of a byte,
+which adds or takes 128 (modulo 256 it is the same), and paying for that with a second product:
+
+* s8 x s8:  sum a*b = sum (a + 128)*b - sum 128*b
+* u8 x u8:  sum a*b = sum a*(b - 128) + 128 * sum a*1
+
+Without VNNI, even and odd bytes are widened to 16 bits and multiplied by `pmaddwd`, which is exact (`pmaddubsw`
+would saturate).
+"""
+
+from __future__ import annotations
+
+from xdsl.dialects.builtin import VectorType
+from xdsl.ir import SSAValue
+
+from ..dialects import llvmx
+from ..dialects.target import Target
+from .build import I16, I32, FunctionBuilder, vector
+
+MADD = {
+    512: "llvm.x86.avx512.pmaddw.d.512",
+    256: "llvm.x86.avx2.pmadd.wd",
+    128: "llvm.x86.sse2.pmadd.wd",
+}
+
+
+def dot(f: FunctionBuilder, target: Target, kind: str, acc: SSAValue, a: SSAValue, b: SSAValue) -> SSAValue:
+    """acc + dot of 4-byte groups; kind "u8s8", "s8s8" or "u8u8" tells which of a and b are signed."""
+    lanes = llvmx.lanes_of(acc.type)
+    assert lanes is not None
+    if 32 * lanes not in MADD:
+        widest = target.vector_bytes // 4
+        return _halves(f, target, kind, acc, a, b, lanes, min(widest, lanes // 2))
+    if lanes * 4 > target.vector_bytes:
+        return _halves(f, target, kind, acc, a, b, lanes, lanes // 2)
+    if target.has("avx512vnni") and (lanes == 16 or target.has("avx512vl")):
+        return _vnni(f, kind, acc, a, b, f"llvm.x86.avx512.vpdpbusd.{32 * lanes}")
+    return _madd(f, kind, acc, a, b, lanes)
+
+
+def _halves(
+    f: FunctionBuilder, target: Target, kind: str, acc: SSAValue, a: SSAValue, b: SSAValue, lanes: int, part: int
+) -> SSAValue:
+    """Parts of as many lanes as a register holds, one after the other, joined again."""
+    if part < 4 or lanes % part:
+        raise NotImplementedError(f"dot of {lanes} lanes")
+    parts = [
+        dot(
+            f,
+            target,
+            kind,
+            f.shuffle(acc, acc, range(at, at + part)),
+            f.shuffle(a, a, range(4 * at, 4 * (at + part))),
+            f.shuffle(b, b, range(4 * at, 4 * (at + part))),
+        )
+        for at in range(0, lanes, part)
+    ]
+    while len(parts) > 1:
+        width = 2 * (llvmx.lanes_of(parts[0].type) or 0)
+        parts = [f.shuffle(x, y, range(width)) for x, y in zip(parts[::2], parts[1::2])]
+    return parts[0]
+
+
+def _vnni(f: FunctionBuilder, kind: str, acc: SSAValue, a: SSAValue, b: SSAValue, name: str) -> SSAValue:
+    flip, zero = f.const(0x80, a.type), f.const(0, acc.type)
+    if kind == "u8s8":
+        return f.raw_intrinsic(name, (acc, a, b), acc.type)
+    if kind == "s8s8":
+        excess = f.raw_intrinsic(name, (zero, flip, b), acc.type)
+        return f.raw_intrinsic(name, (f.sub(acc, excess), f.xor(a, flip), b), acc.type)
+    total = f.raw_intrinsic(name, (zero, a, f.const(1, b.type)), acc.type)
+    acc = f.add(acc, f.shl(total, f.const(7, acc.type)))
+    return f.raw_intrinsic(name, (acc, a, f.xor(b, flip)), acc.type)
+
+
+def _madd(f: FunctionBuilder, kind: str, acc: SSAValue, a: SSAValue, b: SSAValue, lanes: int) -> SSAValue:
+    words = vector(2 * lanes, I16)
+    name = MADD[32 * lanes]
+    even_a, odd_a = _words(f, a, signed=kind[0] == "s", words=words)
+    even_b, odd_b = _words(f, b, signed=kind[2] == "s", words=words)
+    even = f.raw_intrinsic(name, (even_a, even_b), vector(lanes, I32))
+    odd = f.raw_intrinsic(name, (odd_a, odd_b), vector(lanes, I32))
+    return f.add(acc, f.add(even, odd))
+
+
+def _words(f: FunctionBuilder, value: SSAValue, *, signed: bool, words: VectorType) -> tuple[SSAValue, SSAValue]:
+    """The even and the odd bytes, each widened to 16 bits in place."""
+    pairs = f.bitcast(value, words)
+    eight = f.const(8, words)
+    if signed:
+        return f.ashr(f.shl(pairs, eight), eight), f.ashr(pairs, eight)
+    return f.and_(pairs, f.const(0xFF, words)), f.lshr(pairs, eight)

@@ -1,0 +1,158 @@
+"""Vectors: broadcasts, shuffles, single lanes, reductions, dot products of bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from xdsl.dialects import vector
+from xdsl.dialects.builtin import DenseArrayBase, IntegerType, VectorType
+from xdsl.ir import Operation, SSAValue
+
+from ..dialects import llvmx, vectorx
+from .build import FunctionBuilder, is_float
+from .dot import dot
+from .scope import Scope, TranslateError, Translation, operands
+
+
+def lanes_of(value: SSAValue) -> int:
+    """The number of lanes of a vector value."""
+    lanes = llvmx.lanes_of(value.type)
+    if lanes is None:
+        raise TranslateError(f"{value.type} is no vector")
+    return lanes
+
+
+def _broadcast(scope: Scope, op: Operation) -> None:
+    (value,) = operands(scope, op)
+    type_ = scope.type(op.results[0].type)
+    lanes = llvmx.lanes_of(type_)
+    have = llvmx.lanes_of(value.type)
+    assert lanes is not None
+    if have == 1:
+        value = scope.f.extract(value, 0)
+    elif have is not None and have != lanes:
+        raise TranslateError(f"{op.name} of {value.type} to {type_}")
+    scope.values[op.results[0]] = value if value.type == type_ else scope.f.splat(value, lanes)
+
+
+def _fma(scope: Scope, op: Operation) -> None:
+    a, b, c = operands(scope, op)
+    scope.values[op.results[0]] = scope.f.fma(a, b, c)
+
+
+def _select(scope: Scope, op: Operation) -> None:
+    condition, a, b = operands(scope, op)
+    scope.values[op.results[0]] = scope.f.select(condition, a, b)
+
+
+def _shuffle(scope: Scope, op: Operation) -> None:
+    assert isinstance(op, vector.ShuffleOp)
+    a, b = operands(scope, op)
+    mask = list(op.mask.iter_values())
+    f = scope.f
+    have, other = lanes_of(a), lanes_of(b)
+    if have != other:  # LLVM wants two vectors of one type: the shorter gets open lanes behind
+        wide = max(have, other)
+        mask = [lane if lane < have else lane + wide - have for lane in mask]
+        a, b = (f.shuffle(v, v, [*range(lanes_of(v)), *[-1] * (wide - lanes_of(v))]) for v in (a, b))
+    scope.values[op.result] = f.shuffle(a, b, mask)
+
+
+def _position(scope: Scope, static: DenseArrayBase[IntegerType], dynamic: list[SSAValue]) -> int | SSAValue:
+    if len(static) != 1:
+        raise TranslateError("a vector position of more than one dimension")
+    return scope.values[dynamic[0]] if dynamic else int(next(iter(static.iter_values())))
+
+
+def _extract(scope: Scope, op: Operation) -> None:
+    assert isinstance(op, vector.ExtractOp)
+    lane = _position(scope, op.static_position, list(op.dynamic_position))
+    scope.values[op.result] = scope.f.extract(scope.values[op.vector], lane)
+
+
+def _insert(scope: Scope, op: Operation) -> None:
+    assert isinstance(op, vector.InsertOp)
+    lane = _position(scope, op.static_position, list(op.dynamic_position))
+    scope.values[op.result] = scope.f.insert_lane(scope.values[op.dest], scope.values[op.source], lane)
+
+
+def _extract_dynamic(scope: Scope, op: Operation) -> None:
+    value, lane = operands(scope, op)
+    scope.values[op.results[0]] = scope.f.extract(value, lane)
+
+
+def _step(scope: Scope, op: Operation) -> None:
+    type_ = scope.type(op.results[0].type)
+    lanes = llvmx.lanes_of(type_)
+    assert lanes is not None and isinstance(type_, VectorType)
+    scope.values[op.results[0]] = scope.f.const_lanes(range(lanes), type_)
+
+
+def _named(name: str) -> Callable[[FunctionBuilder, SSAValue, SSAValue], SSAValue]:
+    def combine(f: FunctionBuilder, a: SSAValue, b: SSAValue) -> SSAValue:
+        return f.intrinsic(name, (a, b), a.type)
+
+    return combine
+
+
+def _add(f: FunctionBuilder, a: SSAValue, b: SSAValue) -> SSAValue:
+    return f.fadd(a, b) if is_float(a.type) else f.add(a, b)
+
+
+def _mul(f: FunctionBuilder, a: SSAValue, b: SSAValue) -> SSAValue:
+    return f.fmul(a, b) if is_float(a.type) else f.mul(a, b)
+
+
+COMBINE: Mapping[str, Callable[[FunctionBuilder, SSAValue, SSAValue], SSAValue]] = {
+    "add": _add,
+    "mul": _mul,
+    "and": FunctionBuilder.and_,
+    "or": FunctionBuilder.or_,
+    "xor": FunctionBuilder.xor,
+    "minsi": _named("llvm.smin"),
+    "maxsi": _named("llvm.smax"),
+    "minui": _named("llvm.umin"),
+    "maxui": _named("llvm.umax"),
+    "minimumf": _named("llvm.minimum"),
+    "maximumf": _named("llvm.maximum"),
+    "minnumf": _named("llvm.minnum"),
+    "maxnumf": _named("llvm.maxnum"),
+}
+
+
+def reduce_lanes(f: FunctionBuilder, kind: str, value: SSAValue) -> SSAValue:
+    """Combines lane i with lane i + n/2 until one is left; the number of lanes must be a power of two."""
+    combine = COMBINE[kind]
+    lanes = lanes_of(value)
+    while lanes > 1:
+        half = lanes // 2
+        if lanes % 2:
+            raise TranslateError(f"a reduction of {value.type}")
+        low, high = f.shuffle(value, value, range(half)), f.shuffle(value, value, range(half, lanes))
+        value, lanes = combine(f, low, high), half
+    return f.extract(value, 0)
+
+
+def _reduce(scope: Scope, op: Operation) -> None:
+    assert isinstance(op, vectorx.ReduceOp)
+    scope.values[op.result] = reduce_lanes(scope.f, op.kind.data, scope.values[op.input])
+
+
+def _dot(scope: Scope, op: Operation) -> None:
+    assert isinstance(op, vectorx.DotOp)
+    acc, lhs, rhs = operands(scope, op)
+    scope.values[op.result] = dot(scope.f, scope.module.target, op.kind.data, acc, lhs, rhs)
+
+
+VECTORS: Mapping[type[Operation], Translation] = {
+    vector.BroadcastOp: _broadcast,
+    vector.FMAOp: _fma,
+    vector.ShuffleOp: _shuffle,
+    vector.ExtractOp: _extract,
+    vector.InsertOp: _insert,
+    vectorx.SelectOp: _select,
+    vectorx.StepOp: _step,
+    vectorx.ExtractOp: _extract_dynamic,
+    vectorx.ReduceOp: _reduce,
+    vectorx.DotOp: _dot,
+}
