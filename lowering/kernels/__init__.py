@@ -1,1 +1,16 @@
-"""Kernel templates, one per file: from tile sizes to IR."""
+"""Kernel templates: from a `kernel.template` op and the target's numbers to loops-level IR, one file each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ...dialects import kernel
+from ..template import TemplateContext
+from . import matmul
+
+TEMPLATES: dict[str, Callable[[TemplateContext, kernel.TemplateOp], None]] = {
+    "matmul": matmul.build,
+}
+"""By the op's `template`. Each is `build(context, op)`; see its module for inputs, config and results."""
+
+__all__ = ["TEMPLATES"]

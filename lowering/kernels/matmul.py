@@ -1,0 +1,534 @@
+"""Template "matmul": c = a . b with numpy's rules, for every number type.
+
+Inputs a, b; result c.  Operands may have one axis or batch axes, which broadcast.  Config:
+
+* `trans_a`, `trans_b` (bool): the last two axes of that operand are stored swapped (Gemm);
+* `panel` (integer): b was a constant of two axes and is `packing.pack_columns(b, panel)`, one axis.
+
+The product is cut into K blocks, row blocks and panels of columns.  For a K block and a row block, a's rows are packed
+so that a tile's rows are neighbours; then panel by panel, b's columns (packed, so that a panel stays in L1) meet all
+tiles of the row block (in L2).  Sums of a K block start at 0 and are added to those of the blocks before, so an
+element's order of additions depends on K alone: not on how many rows, columns or threads there are.  A single column
+is computed as a single row, of the swapped operands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from xdsl.dialects.builtin import IntegerAttr, TensorType
+from xdsl.ir import Attribute, SSAValue
+
+from ...dialects import kernel
+from ...dialects.dims import Dim, as_dim
+from ...dialects.dims.expression import dim_min
+from ...dialects.target import Target
+from ..policy import GRAIN_CYCLES
+from ..template import TemplateContext, whole
+from .emit import Emitter, Ix, plain
+from .panels import pack_across, pack_along, slack
+from .register_tile import Products, RegisterTile, largest_rows
+
+FEW_ROWS = 4
+"""Up to so many rows, a is read where it is, and several panels share each step to have enough sums in flight."""
+MOST_GROUPS = 64
+"""Panels whose partial sums are kept at once, where there are several K blocks."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The sizes of one product: tiles, and the blocks around them.
+
+    `tail_rows` is the height of the tiles for what is left below the last whole tile (0: the last tile is padded).
+    `panels` panels of `tile.columns / panels` columns are one group, computed together.
+    """
+
+    tile: RegisterTile
+    panels: int
+    tail_rows: int
+    depth_block: int
+    row_block: int
+
+    @property
+    def panel(self) -> int:
+        return self.tile.columns // self.panels
+
+    def tail_tile(self) -> RegisterTile:
+        return RegisterTile(self.tail_rows, self.tile.vectors, self.tile.lanes)
+
+
+def depth_block(element_bytes: int, target: Target) -> int:
+    """K steps to a block: a panel of two vectors takes two thirds of L1.  The same for all shapes (see the module)."""
+    return max(64, target.l1 * 2 // 3 // (2 * target.vector_bytes) // 64 * 64)
+
+
+def choose(products: Products, rows: Dim, columns: Dim, target: Target, panel: int | None = None) -> Plan:
+    """The sizes for a product of `rows` by `columns`; `panel` is given where b is packed already."""
+    lanes = target.lanes(products.bytes)
+    # an integer product needs a register before it is added
+    registers = target.vector_registers - (0 if products.fused else 1)
+    vectors = panel // lanes if panel else panel_columns(products, columns, target) // lanes
+    most = largest_rows(registers, vectors)
+    depth = depth_block(products.bytes, target)
+    panels, tail = 1, 0
+    if not rows.is_const:
+        height, tail = most, min(FEW_ROWS, most)
+    elif rows.value <= FEW_ROWS:
+        height = max(1, rows.value)
+        panels = next(p for p in (4, 3, 2, 1) if RegisterTile(height, p * vectors, lanes).registers <= registers)
+    else:
+        height = -(-rows.value // -(-rows.value // most))
+    limit = max(1, target.l2 * 2 // 5 // (depth * products.bytes) // height)
+    tile = RegisterTile(height, vectors * panels, lanes)
+    return Plan(tile, panels, tail, depth, limit * height)
+
+
+def panel_columns(products: Products, columns: Dim, target: Target) -> int:
+    """The width of b's panels: two vectors, or one where that holds all columns."""
+    lanes = target.lanes(products.bytes)
+    return lanes if columns.is_const and columns.value <= lanes else 2 * lanes
+
+
+@dataclass(frozen=True)
+class Factor:
+    """An operand as [outer, depth], for each batch index: `outer` are a's rows or b's columns.
+
+    One of the strides is 1.  `panel` is the width of its panels where it is packed already.
+    """
+
+    buffer: SSAValue
+    outer_stride: Ix
+    depth_stride: Ix
+    batch_strides: tuple[Ix, ...] = ()
+    panel: int | None = None
+
+    def at(self, batch: Sequence[Ix], outer: Ix | int, depth: Ix) -> Ix:
+        """The offset of an element."""
+        place = depth * self.depth_stride
+        for index, stride in zip(batch, self.batch_strides, strict=True):
+            place = place + index * stride
+        return place + self.outer_stride * outer
+
+
+@dataclass(frozen=True)
+class Problem:
+    """c[batch, rows, columns].  `row_axes` are the result's axes that the rows run over, `row_sizes` their sizes."""
+
+    batch: tuple[Dim, ...]
+    rows: Dim
+    columns: Dim
+    depth: Dim
+    row_factor: Factor
+    column_factor: Factor
+    row_axes: tuple[int, ...]
+    row_sizes: tuple[Dim, ...]
+    column_axis: int | None
+    result_rank: int
+
+
+def flag(op: kernel.TemplateOp, name: str) -> bool:
+    """A bool of the op's config; absent is false."""
+    value = op.config.data.get(name)
+    return isinstance(value, IntegerAttr) and value.value.data != 0
+
+
+def number(op: kernel.TemplateOp, name: str) -> int | None:
+    """An integer of the op's config."""
+    value = op.config.data.get(name)
+    return value.value.data if isinstance(value, IntegerAttr) else None
+
+
+def read_problem(e: Emitter, context: TemplateContext, op: kernel.TemplateOp) -> Problem:
+    """The op's operands as factors; a single column becomes a single row by swapping them."""
+    a, b = op.inputs[0], op.inputs[1]
+    result = context.dims(op.results_[0])
+    panel = number(op, "panel")
+    a_dims = context.dims(a)
+    matrix_a = a_dims[-2:] if len(a_dims) > 1 else (as_dim(1), a_dims[0])
+    rows, depth = reversed(matrix_a) if flag(op, "trans_a") else matrix_a
+    b_dims = context.dims(b) if panel is None else (depth, result[-1])
+    matrix_b = b_dims[-2:] if len(b_dims) > 1 else (b_dims[0], as_dim(1))
+    columns = matrix_b[0] if flag(op, "trans_b") and panel is None else matrix_b[1]
+    has_rows, has_columns = len(a_dims) > 1, len(b_dims) > 1
+    batch = result[: len(result) - has_rows - has_columns]
+    row_axis = len(batch) if has_rows else None
+    column_axis = len(result) - 1 if has_columns else None
+    a_batch, b_batch = a_dims[:-2], b_dims[:-2]
+    one, k, m, n = e.ix(1), e.dim(depth), e.dim(rows), e.dim(columns)
+    row_factor = Factor(
+        context.buffer(a),
+        *((one, m) if flag(op, "trans_a") else (k, one)),
+        batch_strides(e, a_batch, batch, k * m),
+    )
+    column_factor = Factor(
+        context.buffer(b),
+        *((k, one) if flag(op, "trans_b") and len(b_dims) > 1 else (one, n)),
+        batch_strides(e, b_batch, batch, k * n),
+        panel,
+    )
+    row_axes = () if row_axis is None else (row_axis,)
+    column_axes = () if column_axis is None else (column_axis,)
+    if columns == as_dim(1) and rows != as_dim(1) and panel is None:
+        return Problem(
+            batch, columns, rows, depth, column_factor, row_factor, column_axes, (columns,), row_axis, len(result)
+        )
+    if column_axis is None:
+        # one row times one column: the lanes need an axis, and the row's (if there is one) has one element too
+        return Problem(batch, rows, columns, depth, row_factor, column_factor, (), (rows,), row_axis, len(result))
+    if has_rows and batch and not flag(op, "trans_a") and all(d == as_dim(1) for d in b_batch):
+        # a's rows follow one another through the whole batch
+        sizes = (*batch, rows)
+        folded = Factor(row_factor.buffer, row_factor.outer_stride, row_factor.depth_stride)
+        flat_b = Factor(column_factor.buffer, column_factor.outer_stride, column_factor.depth_stride, (), panel)
+        axes = tuple(range(len(sizes)))
+        return Problem((), whole(*sizes), columns, depth, folded, flat_b, axes, sizes, column_axis, len(result))
+    return Problem(
+        batch, rows, columns, depth, row_factor, column_factor, row_axes, (rows,), column_axis, len(result)
+    )
+
+
+def batch_strides(e: Emitter, own: Sequence[Dim], batch: Sequence[Dim], matrix: Ix) -> tuple[Ix, ...]:
+    """What one step of each batch axis is in an operand with the batch axes `own`: 0 where it broadcasts."""
+    strides: list[Ix] = []
+    step = matrix
+    for at in range(1, len(batch) + 1):
+        if at > len(own) or (own[-at] == as_dim(1) and batch[-at] != as_dim(1)):
+            strides.append(e.ix(0))
+            continue
+        size = e.dim(own[-at])
+        known = own[-at] == batch[-at]
+        strides.append(step if known else e.select_index(size.compare("eq", 1), 0, step))
+        step = step * size
+    return tuple(reversed(strides))
+
+
+def build(context: TemplateContext, op: kernel.TemplateOp) -> None:
+    """Emits the product."""
+    e = Emitter(context.builder)
+    problem = read_problem(e, context, op)
+    products = Products(element_type(op.inputs[0]))
+    factor = problem.column_factor
+    plan = choose(products, problem.rows, problem.columns, context.target, factor.panel)
+    MatmulBuilder(e, context, op, problem, products, plan).build()
+
+
+def element_type(tensor: SSAValue) -> Attribute:
+    """The element type of a tensor value."""
+    assert isinstance(tensor.type, TensorType)
+    return tensor.type.element_type
+
+
+class MatmulBuilder:
+    """Emits one product; the methods are the loops, from outside in."""
+
+    def __init__(
+        self,
+        e: Emitter,
+        context: TemplateContext,
+        op: kernel.TemplateOp,
+        problem: Problem,
+        products: Products,
+        plan: Plan,
+    ) -> None:
+        self.e, self.context, self.op = e, context, op
+        self.problem, self.products, self.plan = problem, products, plan
+        self.one_block = problem.depth.is_const and problem.depth.value <= plan.depth_block
+        self.one_tile = problem.rows.is_const and problem.rows.value <= plan.tile.rows
+        self.rows_in_place = self.one_tile and plan.tile.rows <= FEW_ROWS
+        self.columns_in_place = (
+            problem.column_factor.panel is None and self.one_tile and problem.column_factor.outer_stride.known == 1
+        )
+
+    def build(self) -> None:
+        e, plan, problem = self.e, self.plan, self.problem
+        rows, columns = e.dim(problem.rows), e.dim(problem.columns)
+        blocks = rows.ceildiv(plan.row_block)
+        groups = columns.ceildiv(plan.tile.columns)
+        extent = e.product([e.dim(d) for d in problem.batch]) * blocks * groups
+        work = rows.min(plan.row_block) * e.dim(problem.depth) * plan.tile.vectors
+        grain = e.ix(2 * GRAIN_CYCLES) // work.max(1) + 1
+        with e.parallel(extent, grain) as (lower, upper, thread):
+            self.take_scratch(thread)
+            # one item is a batch index and a row block; of the first and the last only some groups may be ours
+            with e.loop(lower // groups, (upper - 1) // groups + 1, nonempty=True) as items:
+                start = items.index * groups
+                self.item(items.index, (lower - start).max(0), (upper - start).min(groups), blocks)
+
+    def take_scratch(self, thread: SSAValue) -> None:
+        """Packed rows, packed columns, and the sums of a tile (of all tiles, where there are several K blocks)."""
+        plan, problem, sums = self.plan, self.problem, self.products.sums
+        lanes, depth = plan.tile.lanes, dim_min(problem.depth, as_dim(plan.depth_block))
+        height = as_dim(plan.row_block)
+        if problem.rows.is_const:
+            height = as_dim(min(plan.row_block, -(-problem.rows.value // plan.tile.rows) * plan.tile.rows))
+        else:
+            height = height + plan.tile.rows
+        if not self.rows_in_place:
+            size = height * depth + slack(lanes, plan.tile.rows)
+            self.packed_rows = self.context.scratch(sums, size, thread)
+        if problem.column_factor.panel is None and not self.columns_in_place:
+            size = depth * plan.tile.columns + slack(lanes, plan.panel)
+            self.packed_columns = self.context.scratch(sums, size, thread)
+        if self.one_block:
+            size = as_dim(plan.tile.rows * plan.tile.columns)
+        else:
+            groups = (problem.columns + (plan.tile.columns - 1)) // plan.tile.columns
+            size = height * dim_min(groups, as_dim(MOST_GROUPS)) * plan.tile.columns
+        self.sums = self.context.scratch(sums, size, thread)
+
+    def item(self, item: Ix, first: Ix, last: Ix, blocks: Ix) -> None:
+        """The groups of columns [first, last) of one batch index and row block."""
+        e, plan = self.e, self.plan
+        rows = e.dim(self.problem.rows)
+        # equal blocks of whole tiles
+        height = rows.ceildiv(blocks).round_up(plan.tile.rows) if blocks.known != 1 else rows
+        block = item % blocks
+        self.row_start = block * height
+        self.row_end = (self.row_start + height).min(rows)
+        self.batch = self.batch_index(item // blocks)
+        if self.one_block:
+            self.group_base, self.groups_kept = first, e.ix(1)
+            self.depth_blocks(first, last)
+            return
+        with e.loop(first, last, MOST_GROUPS) as outer:
+            self.group_base = outer.index
+            end = (outer.index + MOST_GROUPS).min(last)
+            self.groups_kept = end - outer.index
+            self.depth_blocks(outer.index, end)
+
+    def batch_index(self, flat: Ix) -> list[Ix]:
+        """The index on each batch axis."""
+        indices: list[Ix] = []
+        for size in reversed(self.problem.batch):
+            extent = self.e.dim(size)
+            indices.append(flat % extent)
+            flat = flat // extent
+        return indices[::-1]
+
+    def depth_blocks(self, first: Ix, last: Ix) -> None:
+        e, block = self.e, self.plan.depth_block
+        depth = e.dim(self.problem.depth)
+        if self.one_block:
+            self.depth_start, self.steps = e.ix(0), depth
+            self.row_block(first, last)
+            return
+        # a product of no terms at all is 0, and must be stored
+        with e.loop(0, depth.max(1), block, nonempty=True) as loop:
+            self.depth_start = loop.index
+            self.steps = (depth - loop.index).min(block)
+            self.row_block(first, last)
+
+    def row_block(self, first: Ix, last: Ix) -> None:
+        e, plan = self.e, self.plan
+        count = self.row_end - self.row_start
+        tiles: list[tuple[RegisterTile, Ix, Ix]] = []
+        if plan.tail_rows:
+            split = self.row_start + count // plan.tile.rows * plan.tile.rows
+            tiles = [(plan.tile, self.row_start, split), (plan.tail_tile(), split, self.row_end)]
+        else:
+            tiles = [(plan.tile, self.row_start, self.row_end)]
+        if not self.rows_in_place:
+            for tile, start, end in tiles:
+                with e.loop(start, end, tile.rows) as loop:
+                    self.pack_rows(tile, loop.index)
+        with e.loop(first, last, nonempty=True) as groups:
+            group = groups.index
+            if self.problem.column_factor.panel is None and not self.columns_in_place:
+                self.pack_columns(group)
+            for tile, start, end in tiles:
+                with e.loop(start, end, tile.rows) as loop:
+                    self.tile(tile, loop.index, group)
+
+    def pack_rows(self, tile: RegisterTile, row: Ix) -> None:
+        """The rows of a tile; below the last row it is repeated, and what that gives is not stored."""
+        e, factor = self.e, self.problem.row_factor
+        at = (row - self.row_start) * self.steps
+        if factor.depth_stride.known == 1:
+            last = e.dim(self.problem.rows) - 1
+
+            def row_at(r: int) -> Ix:
+                return factor.at(self.batch, (row + r).min(last), self.depth_start)
+
+            pack_across(
+                e, self.products, factor.buffer, row_at, tile.rows, self.steps, self.packed_rows, at, tile.rows
+            )
+            return
+        start = factor.at(self.batch, row, self.depth_start)
+        valid = e.dim(self.problem.rows) - row
+        pack_along(
+            e, self.products, factor.buffer, start, factor.depth_stride, valid.min(tile.rows), tile.rows, self.steps,
+            self.packed_rows, at, tile.rows,
+        )  # fmt: skip
+
+    def pack_columns(self, group: Ix) -> None:
+        """The panels of a group."""
+        e, plan, factor = self.e, self.plan, self.problem.column_factor
+        columns = e.dim(self.problem.columns)
+        for p in range(plan.panels):
+            column = group * plan.tile.columns + p * plan.panel
+            at = self.steps * (p * plan.panel)
+            if factor.outer_stride.known == 1:
+                start = factor.at(self.batch, column, self.depth_start)
+                pack_along(
+                    e, self.products, factor.buffer, start, factor.depth_stride, columns - column, plan.panel,
+                    self.steps, self.packed_columns, at, plan.panel,
+                )  # fmt: skip
+                continue
+
+            def row_at(r: int, column: Ix = column) -> Ix:
+                return factor.at(self.batch, (column + r).min(columns - 1), self.depth_start)
+
+            pack_across(
+                e, self.products, factor.buffer, row_at, plan.panel, self.steps, self.packed_columns, at, plan.panel
+            )
+
+    def tile(self, tile: RegisterTile, row: Ix, group: Ix) -> None:
+        """One tile of sums over a K block, and where that was the last one, the stores."""
+        e = self.e
+        sums = self.accumulate(tile, row, group)
+        at = e.ix(0)
+        if not self.one_block:
+            row_size = self.groups_kept * tile.columns
+            at = (row - self.row_start) * row_size + (group - self.group_base) * (tile.rows * tile.columns)
+        self.keep(tile, sums, at)
+        if self.one_block:
+            self.store(tile, row, group, at)
+            return
+        done = (self.depth_start + self.steps).compare("eq", e.dim(self.problem.depth))
+        with e.when(done):
+            self.store(tile, row, group, at)
+
+    def accumulate(self, tile: RegisterTile, row: Ix, group: Ix) -> list[SSAValue]:
+        e, problem = self.e, self.problem
+        rows_at = (row - self.row_start) * self.steps
+
+        def scalar(indices: list[Ix], r: int) -> SSAValue:
+            [k] = indices
+            if self.rows_in_place:
+                factor = problem.row_factor
+                return e.load(factor.buffer, k * factor.depth_stride + factor.at(self.batch, row + r, self.depth_start))
+            return e.load(self.packed_rows, k * tile.rows + rows_at + r)
+
+        buffer, starts, pitch, masks = self.column_vectors(group)
+
+        def vector(indices: list[Ix], v: int) -> SSAValue:
+            [k] = indices
+            per_panel = len(starts)
+            start = starts[v * per_panel // tile.vectors]
+            offset = v % (tile.vectors // per_panel) * tile.lanes
+            return e.load_vector(buffer, k * pitch + start + offset, tile.lanes, masks[v] if masks else None)
+
+        return tile.accumulate(e, self.products, [self.steps], scalar, vector)
+
+    def column_vectors(self, group: Ix) -> tuple[SSAValue, list[Ix], Ix, list[SSAValue]]:
+        """Where the vectors of a group are: buffer, start of each panel, elements between steps, masks if any."""
+        e, plan, factor = self.e, self.plan, self.problem.column_factor
+        columns = e.dim(self.problem.columns)
+        if factor.panel is not None:
+            last = columns.ceildiv(factor.panel) - 1
+            depth = e.dim(self.problem.depth)
+            starts: list[Ix] = []
+            for p in range(plan.panels):
+                panel = group * plan.panels + p
+                panel = panel if plan.panels == 1 else panel.min(last)
+                starts.append((panel * depth + self.depth_start) * factor.panel)
+            return factor.buffer, starts, e.ix(factor.panel), []
+        if not self.columns_in_place:
+            starts = [self.steps * (p * plan.panel) for p in range(plan.panels)]
+            return self.packed_columns, starts, e.ix(plan.panel), []
+        column = group * plan.tile.columns
+        start = factor.at(self.batch, column, self.depth_start)
+        return factor.buffer, [start], factor.depth_stride, self.column_masks(column)
+
+    def column_masks(self, column: Ix) -> list[SSAValue]:
+        """For each vector of the group which columns there are; none where all vectors are whole."""
+        columns, tile = self.problem.columns, self.plan.tile
+        if columns.is_const and columns.value % tile.columns == 0:
+            return []
+        left = self.e.dim(columns) - column
+        return [self.e.mask(left - v * tile.lanes, tile.lanes) for v in range(tile.vectors)]
+
+    def keep(self, tile: RegisterTile, sums: list[SSAValue], at: Ix) -> None:
+        """Writes the tile's sums to scratch, added to those of the K blocks before."""
+        e = self.e
+
+        def write(add: bool) -> None:
+            for i, total in enumerate(sums):
+                place = at + i * tile.lanes
+                if add:
+                    total = e.add(e.load_vector(self.sums, place, tile.lanes), total)
+                e.store_vector(total, self.sums, place)
+
+        if self.one_block:
+            write(False)
+            return
+        with e.when(self.depth_start.compare("eq", 0)):
+            write(False)
+        with e.when(self.depth_start.compare("ne", 0)):
+            write(True)
+
+    def store(self, tile: RegisterTile, row: Ix, group: Ix, at: Ix) -> None:
+        """The epilogue and the stores of a tile, row by row."""
+        e, problem = self.e, self.problem
+        column = group * tile.columns
+        if problem.column_axis is None and problem.result_rank == len(problem.batch):
+            value = self.products.narrow(e, e.load(self.sums, at), self.stored_type())
+            self.context.store(self.op, [value], [plain(b) for b in self.batch])
+            return
+        masks = self.column_masks(column)
+        start = self.row_index(row)
+        count = (self.row_end - row).min(tile.rows)
+        with e.loop(0, count, carried=[i.ssa for i in start], nonempty=True) as loop:
+            index = [e.ix(i) for i in loop.carried]
+            place = loop.index * tile.columns + at
+            for v in range(tile.vectors):
+                value = e.load_vector(self.sums, place + v * tile.lanes, tile.lanes)
+                value = self.products.narrow(e, value, self.stored_type())
+                indices = self.result_index(index, column + v * tile.lanes)
+                axis = problem.column_axis if problem.column_axis is not None else -1
+                self.context.store(self.op, [value], indices, masks[v] if masks else None, axis)
+            loop.carry([i.ssa for i in self.next_row(index)])
+
+    def stored_type(self) -> Attribute:
+        """The type that the epilogue (or the store) takes."""
+        epilogue = self.op.epilogue
+        if epilogue is not None:
+            return epilogue.block.args[0].type
+        return element_type(self.op.results_[0])
+
+    def row_index(self, row: Ix) -> list[Ix]:
+        """A row number as an index on each row axis."""
+        indices: list[Ix] = []
+        for size in reversed(self.problem.row_sizes[1:]):
+            extent = self.e.dim(size)
+            indices.append(row % extent)
+            row = row // extent
+        return [row, *reversed(indices)]
+
+    def next_row(self, index: list[Ix]) -> list[Ix]:
+        """Counts one row on."""
+        e = self.e
+        carry: SSAValue | None = None
+        result: list[Ix] = []
+        for i, size in zip(reversed(index), reversed(self.problem.row_sizes), strict=True):
+            stepped = i + 1 if carry is None else e.select_index(carry, i + 1, i)
+            full = stepped.compare("eq", e.dim(size))
+            carry = full
+            result.append(stepped if len(result) == len(index) - 1 else e.select_index(full, 0, stepped))
+        return result[::-1]
+
+    def result_index(self, rows: list[Ix], column: Ix) -> list[SSAValue | int]:
+        """The result's indices of a row and column."""
+        problem = self.problem
+        indices: list[SSAValue | int] = [0] * problem.result_rank
+        for axis, index in enumerate(self.batch):
+            indices[axis] = plain(index)
+        for axis, index in zip(problem.row_axes, rows):
+            indices[axis] = plain(index)
+        if problem.column_axis is not None:
+            indices[problem.column_axis] = plain(column)
+        return indices
+
+
+__all__ = ["Plan", "build", "choose", "depth_block", "panel_columns"]

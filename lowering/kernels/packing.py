@@ -1,0 +1,17 @@
+"""Packing of constant operands at compile time: numpy beside the templates that read these layouts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+def pack_columns(matrix: NDArray[Any], panel: int) -> NDArray[Any]:
+    """[K, N] -> flat [ceil(N / panel), K, panel]: panels of columns, the last filled up with zeros."""
+    depth, columns = matrix.shape
+    panels = -(-columns // panel)
+    padded = np.zeros((depth, panels * panel), matrix.dtype)
+    padded[:, :columns] = matrix
+    return np.ascontiguousarray(padded.reshape(depth, panels, panel).transpose(1, 0, 2)).reshape(-1)

@@ -1,0 +1,143 @@
+"""Packing at run time: transposes in registers, and panels that make every load of the inner loop contiguous."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from xdsl.ir import SSAValue
+
+from ..element_types import byte_width
+from .emit import Emitter, Ix, lanes_of, scalar_type
+from .register_tile import Products
+
+
+def transpose(e: Emitter, rows: Sequence[SSAValue]) -> list[SSAValue]:
+    """As many vectors as each has lanes, transposed: 64 shuffles for 16 x 16, 24 for 8 x 8.
+
+    Neighbours are interleaved inside 128-bit groups first (cheap on every CPU), then whole groups change places.
+    """
+    lanes = lanes_of(rows[0])
+    assert lanes == len(rows), "a square of registers"
+    group = 16 // byte_width(scalar_type(rows[0]))
+    rows = list(rows)
+    width = 1
+    while width < group:
+        rows = _interleave(e, rows, width, group)
+        width *= 2
+    while width < lanes:
+        rows = _gather_groups(e, rows, width, group)
+        width *= 2
+    return rows
+
+
+def _interleave(e: Emitter, rows: list[SSAValue], width: int, group: int) -> list[SSAValue]:
+    """Inside groups: interleaves rows r and r + width of each block of 2 * width, by runs of `width` elements."""
+    lanes = len(rows)
+    result = list(rows)
+    for block in range(0, lanes, 2 * width):
+        for r in range(width):
+            a, b = rows[block + r], rows[block + width + r]
+            for half in range(2):
+                picked: list[int] = []
+                for start in range(0, lanes, group):
+                    for run in range(half * group // 2, (half + 1) * group // 2, width):
+                        picked += range(start + run, start + run + width)
+                        picked += range(lanes + start + run, lanes + start + run + width)
+                result[block + 2 * r + half] = e.shuffle(a, b, picked)
+    return result
+
+
+def _gather_groups(e: Emitter, rows: list[SSAValue], width: int, group: int) -> list[SSAValue]:
+    """Whole groups: of rows r and r + width, the even groups go to the first, the odd ones to the second."""
+    lanes = len(rows)
+    result = list(rows)
+    for r in range(lanes):
+        if r & width:
+            continue
+        for odd in range(2):
+            picked = [g + i for g in range(odd * group, 2 * lanes, 2 * group) for i in range(group)]
+            result[r + odd * width] = e.shuffle(rows[r], rows[r + width], picked)
+    return result
+
+
+def slack(lanes: int, pitch: int) -> int:
+    """Elements behind a panel's end that packing may overwrite: it stores whole vectors, whole chunks of the depth."""
+    return lanes * pitch + lanes
+
+
+def pack_across(
+    e: Emitter,
+    products: Products,
+    source: SSAValue,
+    row_at: Callable[[int], Ix],
+    rows: int,
+    depth: Ix,
+    panel: SSAValue,
+    at: Ix,
+    pitch: int,
+) -> None:
+    """panel[at + k * pitch + r] = source[row_at(r) + k]: the depth is contiguous in memory, so registers transpose.
+
+    Writes up to `slack` elements more: panels that touch are to be packed in ascending order.
+    """
+    lanes = e.target.lanes(products.bytes)
+    groups = [range(first, min(first + lanes, rows)) for first in range(0, rows, lanes)]
+    if pitch % lanes:
+        # whole vectors overlap the next step's rows, so the steps must be stored in order
+        _pack_groups(e, products, source, row_at, groups, depth, panel, at, pitch)
+        return
+    for group in groups:
+        _pack_groups(e, products, source, row_at, [group], depth, panel, at, pitch)
+
+
+def _pack_groups(
+    e: Emitter,
+    products: Products,
+    source: SSAValue,
+    row_at: Callable[[int], Ix],
+    groups: Sequence[range],
+    depth: Ix,
+    panel: SSAValue,
+    at: Ix,
+    pitch: int,
+) -> None:
+    lanes = e.target.lanes(products.bytes)
+    zero = e.constant(0, products.sums, lanes)
+    starts = [[row_at(r) for r in group] for group in groups]
+    with e.loop(0, depth, lanes) as chunk:
+        k = chunk.index
+        inside = e.mask(depth - k, lanes)
+        squares: list[list[SSAValue]] = []
+        for group in starts:
+            square = [products.widen(e, e.load_vector(source, k + start, lanes, inside)) for start in group]
+            squares.append(transpose(e, square + [zero] * (lanes - len(square))))
+        place = k * pitch + at
+        for step in range(lanes):
+            for group, square in zip(groups, squares):
+                e.store_vector(square[step], panel, place + (step * pitch + group.start))
+
+
+def pack_along(
+    e: Emitter,
+    products: Products,
+    source: SSAValue,
+    source_at: Ix,
+    source_pitch: Ix,
+    valid: Ix,
+    rows: int,
+    depth: Ix,
+    panel: SSAValue,
+    at: Ix,
+    pitch: int,
+) -> None:
+    """panel[at + k * pitch + r] = source[source_at + k * source_pitch + r] for r < valid, 0 for the other r < rows.
+
+    Writes up to `slack` elements more, as `pack_across`.
+    """
+    lanes = e.target.lanes(products.bytes)
+    masks = [e.mask(valid - first, lanes) for first in range(0, rows, lanes)]
+    with e.loop(0, depth) as step:
+        k = step.index
+        for v, mask in enumerate(masks):
+            vector = products.widen(e, e.load_vector(source, k * source_pitch + source_at + v * lanes, lanes, mask))
+            e.store_vector(vector, panel, k * pitch + at + v * lanes)

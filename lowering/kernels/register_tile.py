@@ -1,0 +1,97 @@
+"""The inner loop of every product: a block of accumulators in registers, updated once for each step of the depth."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from xdsl.dialects.builtin import BFloat16Type, Float16Type
+from xdsl.ir import Attribute, SSAValue
+
+from ..element_types import byte_width
+from .emit import F32, Emitter, IndexLike, Ix, is_float
+
+
+@dataclass(frozen=True)
+class Products:
+    """How an element type is multiplied and summed.
+
+    f16 and bf16 are widened on load, summed in f32 and rounded once; the others are summed in themselves, integers
+    wrapping.
+    """
+
+    element: Attribute
+
+    @property
+    def sums(self) -> Attribute:
+        """The type of products and sums."""
+        return F32 if isinstance(self.element, Float16Type | BFloat16Type) else self.element
+
+    @property
+    def bytes(self) -> int:
+        return byte_width(self.sums)
+
+    @property
+    def fused(self) -> bool:
+        """Whether a product and its addition are one instruction."""
+        return is_float(self.sums)
+
+    def widen(self, e: Emitter, value: SSAValue) -> SSAValue:
+        """A value as in memory, or widened already, as a factor."""
+        return e.convert("extf", value, self.sums)
+
+    def narrow(self, e: Emitter, value: SSAValue, element: Attribute) -> SSAValue:
+        """A sum as an element of that type."""
+        assert element in (self.element, self.sums), f"a sum of {self.sums} does not become {element}"
+        return e.convert("truncf", value, element)
+
+
+@dataclass(frozen=True)
+class RegisterTile:
+    """c[rows, columns] = sum over the depth of p[depth, rows] * q[depth, columns], with all of c in registers.
+
+    A step loads `vectors` vectors of q and `rows` scalars of p, each put into all lanes of one register, so the tile
+    takes rows * vectors + vectors + 1 registers: 14 x 2 is 31 of AVX-512's 32, 6 x 2 is 15 of AVX2's 16.
+    """
+
+    rows: int
+    vectors: int
+    lanes: int
+
+    @property
+    def columns(self) -> int:
+        return self.vectors * self.lanes
+
+    @property
+    def registers(self) -> int:
+        return self.rows * self.vectors + self.vectors + 1
+
+    def accumulate(
+        self,
+        e: Emitter,
+        products: Products,
+        extents: Sequence[IndexLike],
+        scalar: Callable[[list[Ix], int], SSAValue],
+        vector: Callable[[list[Ix], int], SSAValue],
+    ) -> list[SSAValue]:
+        """The accumulators, row by row, after the loops over `extents`, outermost first, in order.
+
+        `scalar(indices, row)` and `vector(indices, v)` load the factors; each sum starts at 0 and is one chain.
+        """
+        zero = e.constant(0, products.sums, self.lanes)
+
+        def step(indices: list[Ix], sums: tuple[SSAValue, ...]) -> list[SSAValue]:
+            columns = [products.widen(e, vector(indices, v)) for v in range(self.vectors)]
+            updated: list[SSAValue] = []
+            for row in range(self.rows):
+                factor = e.splat(products.widen(e, scalar(indices, row)), self.lanes)
+                for v, column in enumerate(columns):
+                    updated.append(e.fma(factor, column, sums[row * self.vectors + v]))
+            return updated
+
+        return list(e.nest(extents, [zero] * (self.rows * self.vectors), step))
+
+
+def largest_rows(registers: int, vectors: int) -> int:
+    """The most rows that a tile of so many vectors can have."""
+    return (registers - vectors - 1) // vectors
