@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from xdsl.dialects.builtin import ArrayAttr, ComplexType, FixedBitwidthType, ModuleOp, StringAttr, TensorType
+from xdsl.dialects.builtin import ArrayAttr, ModuleOp, StringAttr, TensorType
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Attribute, Block, BlockArgument, Operation, SSAValue
 
@@ -27,11 +27,7 @@ THREADS = "threads"
 
 def element_bytes(element: Attribute) -> int:
     """The size in memory of one element: bool and integers below a byte take one byte."""
-    if isinstance(element, ComplexType):
-        return 2 * element_bytes(element.element_type)
-    if isinstance(element, FixedBitwidthType):
-        return max(1, element.bitwidth // 8)
-    return onnx.storage_bytes(element)
+    return max(1, onnx.element_bits(element) // 8)
 
 
 def byte_size(type_: Attribute) -> Dim:

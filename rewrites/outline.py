@@ -23,6 +23,7 @@ from ..dialects import dims, kernel, onnx
 from ..dialects.dims import Dim, ShapeAttr, dims_of
 from ..semantics.facts import Facts
 from ..semantics.kinds import Kind, is_view, kind_of
+from ..semantics.known import constant_value
 from .driver import ORIGIN, origins_of, set_origins
 from .group import TAKEN, Decision, Group, Grouping, inputs_of, symbols_of
 
@@ -231,8 +232,9 @@ def small_constant(value: SSAValue) -> Operation | None:
     owner = value.owner
     if isinstance(owner, dims.TensorOp):
         return owner
-    if isinstance(owner, onnx.ConstantOp) and onnx.is_dense(owner):
-        return owner
+    if isinstance(owner, (onnx.ConstantOp, onnx.InitializerOp)) and "overridable" not in owner.properties:
+        array = constant_value(value)
+        return owner if array is not None and array.size <= KEPT_IN_KERNEL else None
     return None
 
 
@@ -282,12 +284,16 @@ def build_function(
     for at, argument in enumerate(block.args[: len(rename)]):
         argument.name_hint = f"d{at}"
     for op in [*constants.values(), *ops]:
-        clone = type(op).create(
-            operands=[mapper[o] for o in op.operands],
-            result_types=[renamed_type(r.type, rename) for r in op.results],
-            properties={name: renamed_property(p, rename) for name, p in op.properties.items()},
-            attributes={k: v for k, v in op.attributes.items() if k in (ORIGIN, "pattern")},
-        )
+        types = [renamed_type(r.type, rename) for r in op.results]
+        if isinstance(op, onnx.InitializerOp):
+            clone: Operation = onnx.ConstantOp.make([], {"value": op.value}, types)
+        else:
+            clone = type(op).create(
+                operands=[mapper[o] for o in op.operands],
+                result_types=types,
+                properties={name: renamed_property(p, rename) for name, p in op.properties.items()},
+                attributes={k: v for k, v in op.attributes.items() if k in (ORIGIN, "pattern")},
+            )
         for old, new in zip(op.results, clone.results, strict=True):
             new.name_hint = old.name_hint
             mapper[old] = new
@@ -321,6 +327,8 @@ def merge_origins(kept: FuncOp, other: FuncOp) -> None:
 def drop_dead_constants(block: Block) -> None:
     """Constants that only kernels used have been copied into them."""
     for op in reversed(list(block.ops)):
-        if isinstance(op, (onnx.ConstantOp, dims.TensorOp)) and not any(list(r.uses) for r in op.results):
+        if isinstance(op, (onnx.ConstantOp, onnx.InitializerOp, dims.TensorOp)) and not any(
+            list(r.uses) for r in op.results
+        ):
             op.detach()
             op.erase()

@@ -137,7 +137,9 @@ def reduced_axes(op: Operation) -> tuple[int, ...] | None:
         return (onnx.attr(op, "axis") % rank,) if rank else ()
     if isinstance(op, (onnx.LayerNormalizationOp, onnx.RMSNormalizationOp)):
         return tuple(range(onnx.attr(op, "axis") % rank, rank))
-    if isinstance(op, (onnx.InstanceNormalizationOp, onnx.GlobalAveragePoolOp, onnx.GlobalMaxPoolOp, onnx.GlobalLpPoolOp)):
+    if isinstance(
+        op, (onnx.InstanceNormalizationOp, onnx.GlobalAveragePoolOp, onnx.GlobalMaxPoolOp, onnx.GlobalLpPoolOp)
+    ):
         return tuple(range(2, rank))
     if isinstance(op, onnx.DynamicQuantizeLinearOp):
         return tuple(range(rank))

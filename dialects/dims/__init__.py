@@ -27,7 +27,7 @@ from xdsl.parser import AttrParser
 from xdsl.printer import Printer
 from xdsl.traits import Pure
 
-from .expression import Dim, as_dim, parse_dim
+from .expression import Dim, as_dim, dim_broadcast, dim_max, dim_min, parse_dim
 
 
 @irdl_attr_definition
@@ -165,6 +165,9 @@ __all__ = [
     "ShapeAttr",
     "TensorOp",
     "as_dim",
+    "dim_broadcast",
+    "dim_max",
+    "dim_min",
     "dims_of",
     "parse_dim",
     "parse_dims",

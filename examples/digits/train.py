@@ -102,7 +102,9 @@ def main() -> None:
     exported = program.model_proto
     portable_traces(exported)
     (HERE / "digits.onnx").write_bytes(exported.SerializeToString(deterministic=True))
-    np.savez_compressed(HERE / "test.npz", images=(test_images * 16).astype(np.uint8), labels=test_labels.astype(np.int64))
+    np.savez_compressed(
+        HERE / "test.npz", images=(test_images * 16).astype(np.uint8), labels=test_labels.astype(np.int64)
+    )
 
 
 if __name__ == "__main__":

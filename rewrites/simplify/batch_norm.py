@@ -12,6 +12,7 @@ from ...dialects import onnx
 from ...dialects.dims import tensor_type
 from ...semantics.known import constant_value
 from ...semantics.weights import WeightStore
+from ..constants import attributes_of, make_constant
 from ..driver import Pattern, PatternRewriter
 
 
@@ -46,10 +47,12 @@ class FoldBatchNormIntoConv(Pattern):
         result = op.results[0].type
         assert isinstance(result, TensorType)
         element = result.element_type
-        new_kernel = onnx.constant(folded.astype(kernel.dtype), conv.operands[1].type, self.weights)
-        new_bias = onnx.constant(offset.astype(kernel.dtype), tensor_type(element, offset.shape), self.weights)
+        new_kernel = make_constant(folded.astype(kernel.dtype), conv.operands[1].type, self.weights)
+        new_bias = make_constant(offset.astype(kernel.dtype), tensor_type(element, offset.shape), self.weights)
         rewriter.insert(new_kernel)
         rewriter.insert(new_bias)
-        fused = onnx.ConvOp.make([conv.operands[0], new_kernel.results[0], new_bias.results[0]], onnx.attributes_of(conv), [result])
+        fused = onnx.ConvOp.make(
+            [conv.operands[0], new_kernel.results[0], new_bias.results[0]], attributes_of(conv), [result]
+        )
         rewriter.replace(op, [rewriter.insert(fused).results[0], *[None] * (len(op.results) - 1)])
         rewriter.erase(conv)

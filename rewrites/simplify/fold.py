@@ -13,6 +13,7 @@ from ...dialects.dims import dims_of
 from ...semantics.known import constant_value
 from ...semantics.reference import evaluate
 from ...semantics.weights import WeightStore
+from ..constants import make_constant
 from ..driver import ORIGIN, Firing, origins_of
 from .redundancy import IMPURE, functions_of
 
@@ -43,8 +44,7 @@ def fold(op: Operation, weights: WeightStore) -> bool:
         if not all(d.is_const for d in shape) or math.prod(d.value for d in shape) > MAX_ELEMENTS:
             return False
     values: list[np.ndarray | None] = []
-    for at in range(onnx.formal_operand_count(op)):
-        operand = op.operand_at(at)
+    for operand in op.formal_operands():
         value = None if operand is None else constant_value(operand, weights)
         if operand is not None and value is None:
             return False
@@ -55,7 +55,7 @@ def fold(op: Operation, weights: WeightStore) -> bool:
         return False  # what cannot be folded is computed, or refused, at run time
     constants: list[Operation] = []
     for old, value in zip(op.results, results, strict=True):
-        constant = onnx.constant(np.asarray(value), old.type, weights)
+        constant = make_constant(np.asarray(value), old.type, weights)
         if ORIGIN in op.attributes:
             constant.attributes[ORIGIN] = op.attributes[ORIGIN]
         if (names := op.attributes.get("onnx.names")) is not None and len(op.results) == 1:
@@ -70,5 +70,3 @@ def fold(op: Operation, weights: WeightStore) -> bool:
     op.detach()
     op.erase()
     return True
-
-

@@ -134,4 +134,3 @@ IDENTITIES: tuple[Pattern, ...] = (
     MergeTransposes(),
     MergeReshapes(),
 )
-
