@@ -20,12 +20,18 @@ DOMAINS = {
     "ai.onnx.preview.training": ("Training", "training."),
 }
 
-# Operators whose older versions read the same as the newest only from this version on, where the signature alone does
-# not show it: the meaning of a default or of a value has changed.
-MEANING_CHANGED: dict[tuple[str, str], int] = {}
-
-# Transitions that look different, and read the same: (domain, op) -> version before which nothing is assumed.
-READS_THE_SAME: dict[tuple[str, str], int] = {}
+# Operators whose nodes read the same as the newest version's only from this version on, though the signature alone does
+# not show it: the meaning of an input, a default or a value has changed.  A version that does not exist means never:
+# what has been replaced by another operator is imported as `onnx.Versioned` and upgraded to that.
+MEANING_CHANGED: dict[tuple[str, str], int] = {
+    ("", "GroupNormalization"): 21,  # scale and bias were given per group, are per channel
+    ("", "PRelu"): 7,  # slope was one for each channel, is broadcast
+    ("", "Resize"): 13,  # scales was the second input, is the third; an empty tensor stood for an absent one
+    ("", "RoiAlign"): 16,  # coordinates were never shifted by half a pixel, are by default
+    ("", "Scatter"): 99,  # is ScatterElements
+    ("", "Split"): 18,  # the number of equal parts was the number of outputs, is an attribute
+    ("", "Upsample"): 99,  # is Resize
+}
 
 # Two of these with equal operands are not equal: no common subexpressions, and none is removed as dead.
 RANDOM = frozenset(
@@ -124,17 +130,15 @@ def op_name(schema: defs.OpSchema) -> str:
 
 def compatible(schema: defs.OpSchema) -> int:
     """The first version from which on a node reads the same under the newest schema."""
-    key = (schema.domain, schema.name)
-    line = versions(schema)
-    first = line[-1].since_version
-    for older in reversed(line[:-1]):
-        if not _same_reading(older, line[-1]) and older.since_version not in range(
-            READS_THE_SAME.get(key, 1 << 30), 1 << 30
-        ):
+    least = MEANING_CHANGED.get((schema.domain, schema.name), 0)
+    *older, newer = versions(schema)
+    if least > newer.since_version:
+        return least
+    first = newer.since_version
+    for schema_then in reversed(older):
+        if schema_then.since_version < least or not _same_reading(schema_then, newer):
             break
-        if older.since_version < MEANING_CHANGED.get(key, 0):
-            break
-        first = older.since_version
+        first = schema_then.since_version
     return first
 
 

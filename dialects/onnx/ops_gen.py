@@ -1770,7 +1770,7 @@ class GroupNormalizationOp(OnnxOp):
     epsilon = opt_prop_def(FLOAT)
     traits = PURE
     SCHEMA: ClassVar[Schema] = Schema(
-        'GroupNormalization', '', 21, 18,
+        'GroupNormalization', '', 21, 21,
         (Formal('X', 'T'), Formal('scale', 'T'), Formal('bias', 'T'),),
         (Formal('Y', 'T'),),
         {
@@ -2856,7 +2856,7 @@ class PReluOp(OnnxOp):
     Y = result_def()
     traits = PURE
     SCHEMA: ClassVar[Schema] = Schema(
-        'PRelu', '', 16, 6,
+        'PRelu', '', 16, 7,
         (Formal('X', 'T'), Formal('slope', 'T'),),
         (Formal('Y', 'T'),),
         {},
@@ -3540,7 +3540,7 @@ class ResizeOp(OnnxOp):
     traits = PURE
     irdl_options = (AttrSizedOperandSegments(as_property=True),)
     SCHEMA: ClassVar[Schema] = Schema(
-        'Resize', '', 19, 10,
+        'Resize', '', 19, 13,
         (Formal('X', 'T1'), Formal('roi', 'T2', _OPT), Formal('scales', 'tensor(float)', _OPT), Formal('sizes', 'tensor(int64)', _OPT),),
         (Formal('Y', 'T1'),),
         {
@@ -3600,7 +3600,7 @@ class RoiAlignOp(OnnxOp):
     spatial_scale = opt_prop_def(FLOAT)
     traits = PURE
     SCHEMA: ClassVar[Schema] = Schema(
-        'RoiAlign', '', 22, 10,
+        'RoiAlign', '', 22, 16,
         (Formal('X', 'T1'), Formal('rois', 'T1'), Formal('batch_indices', 'T2'),),
         (Formal('Y', 'T1'),),
         {
@@ -3730,7 +3730,7 @@ class ScatterOp(OnnxOp):
     axis = opt_prop_def(INT)
     traits = PURE
     SCHEMA: ClassVar[Schema] = Schema(
-        'Scatter', '', 11, 9,
+        'Scatter', '', 11, 99,
         (Formal('data', 'T'), Formal('indices', 'Tind'), Formal('updates', 'T'),),
         (Formal('output', 'T'),),
         {
@@ -4225,7 +4225,7 @@ class SplitOp(OnnxOp):
     axis = opt_prop_def(INT)
     traits = PURE
     SCHEMA: ClassVar[Schema] = Schema(
-        'Split', '', 18, 13,
+        'Split', '', 18, 18,
         (Formal('input', 'T'), Formal('split', 'tensor(int64)', _OPT),),
         (Formal('outputs', 'T', _VAR),),
         {
@@ -4713,7 +4713,7 @@ class UpsampleOp(OnnxOp):
     mode = opt_prop_def(STRING)
     traits = PURE
     SCHEMA: ClassVar[Schema] = Schema(
-        'Upsample', '', 10, 9,
+        'Upsample', '', 10, 99,
         (Formal('X', 'T'), Formal('scales', 'tensor(float)'),),
         (Formal('Y', 'T'),),
         {
