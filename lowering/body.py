@@ -13,15 +13,16 @@ Uniform arithmetic stays scalar, and every op is placed at the outermost loop wh
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from xdsl.dialects import arith, linalg, memref, scf, tensor, vector
-from xdsl.dialects.builtin import IndexType, IntegerAttr, VectorType, i1
-from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
+from xdsl.dialects.builtin import FloatAttr, IndexType, IntegerAttr, VectorType, i1
+from xdsl.ir import Attribute, Block, BlockArgument, Operation, Region, SSAValue
 
 from ..dialects import kernel, vectorx
+from ..dialects.dims import as_dim
 from .loop_builder import INDEX, LoopBuilder, Scalar, element_of, vector_of
 
 
@@ -54,7 +55,14 @@ class Buffer:
         return element_of(self.base)
 
 
-Storage: TypeAlias = Buffer | SSAValue
+@dataclass(frozen=True)
+class Splat:
+    """A tensor that is the same constant everywhere."""
+
+    value: IntegerAttr | FloatAttr
+
+
+Storage: TypeAlias = Buffer | Splat | SSAValue
 """A tensor's place: memory, or a register that holds its only element (or its element for each lane)."""
 
 
@@ -86,8 +94,17 @@ class BodyEmitter:
 
     def emit(self, block: Block, arguments: Sequence[Value]) -> list[Value]:
         """The values that the block's terminator yields, for these arguments."""
-        env: dict[SSAValue, Value] = dict(zip(block.args, arguments, strict=True))
-        return self._run(block, env)
+        return self._run(block, dict(zip(block.args, arguments, strict=True)))
+
+    def emit_values(
+        self, block: Block, arguments: Mapping[SSAValue, Value], wanted: Sequence[SSAValue], skipped: Set[Operation]
+    ) -> list[Value]:
+        """The wanted values of the block, whose ops are all evaluated but for the skipped ones."""
+        env = dict(arguments)
+        for op in block.ops:
+            if op.next_op is not None and op not in skipped:
+                self._evaluate(op, env)
+        return [self.value(v, env) for v in wanted]
 
     # Values
 
@@ -124,6 +141,8 @@ class BodyEmitter:
         """The elements at these indices, one a lane."""
         if isinstance(place, SSAValue):
             return place
+        if isinstance(place, Splat):
+            return self.builder.hoisted(arith.ConstantOp(place.value)).result
         offset = self.offset(place, indices)
         builder = self.builder
         if isinstance(offset, Lanes) and (offset.stride == 0 or self.lanes == 1):
@@ -197,21 +216,39 @@ class BodyEmitter:
                 return Lanes(self.builder.mul(a.base, b.base), self.builder.mul(a.stride, b.base))
         return self._pure(arith.MuliOp(self.vector(a), self.vector(b)))
 
+    def split(self, index: Value, sizes: Sequence[Scalar]) -> list[Value]:
+        """The row-major indices of a flat index; `sizes[0]` is not needed."""
+        indices: list[Value] = []
+        for size in reversed(sizes[1:]):
+            indices.append(self._divide(arith.RemUIOp, index, size))
+            index = self._divide(arith.DivUIOp, index, size)
+        return [index, *reversed(indices)]
+
+    def _divide(self, op: type[arith.RemUIOp] | type[arith.DivUIOp], index: Value, size: Scalar) -> Value:
+        if (uniform := self.scalar(index)) is not None:
+            return Lanes(self._pure(op(uniform, self.builder.index(size))))
+        return self._pure(op(self.vector(index), self.vector(Lanes(size))))
+
     # Operations
 
     def _run(self, block: Block, env: dict[SSAValue, Value]) -> list[Value]:
         for op in block.ops:
             if op.next_op is None:
                 return [self.value(operand, env) for operand in op.operands]
-            rule = _RULES.get(type(op), _elementwise)
-            for result, value in zip(op.results, rule(self, op, env), strict=True):
-                env[result] = value
+            self._evaluate(op, env)
         raise ValueError("a body without a terminator")
+
+    def _evaluate(self, op: Operation, env: dict[SSAValue, Value]) -> None:
+        rule = _RULES.get(type(op), _elementwise)
+        for result, value in zip(op.results, rule(self, op, env), strict=True):
+            env[result] = value
 
     def value(self, operand: SSAValue, env: Mapping[SSAValue, Value]) -> Value:
         """An operand's value; those from outside of the body are the function's own constants and symbols."""
         if (found := env.get(operand)) is not None:
             return found
+        if isinstance(operand, BlockArgument) and isinstance(operand.type, IndexType):
+            return Lanes(self.builder.dim(as_dim(f"d{operand.index}")))
         if isinstance(owner := operand.owner, arith.ConstantOp | kernel.DimOp):
             [value] = _RULES[type(owner)](self, owner, env)
             return value

@@ -95,6 +95,8 @@ class LoopBuilder:
         self.target = target
         self._levels = [_Level(entry, barrier=True, speculative=False)]
         self._depths = {entry: 0}
+        self.origin: Attribute | None = None
+        """The attribute `origin` of what is being built."""
 
     # Levels
 
@@ -176,7 +178,12 @@ class LoopBuilder:
 
     def insert(self, op: OpT) -> OpT:
         """Puts an op here."""
-        Rewriter.insert_op(op, self._levels[-1].point)
+        return self._place(op, self._levels[-1])
+
+    def _place(self, op: OpT, level: _Level) -> OpT:
+        if self.origin is not None:
+            op.attributes["origin"] = self.origin
+        Rewriter.insert_op(op, level.point)
         return op
 
     def floor(self) -> int:
@@ -199,9 +206,8 @@ class LoopBuilder:
             op.drop_all_references()
             assert isinstance(found, type(op))
             return found
-        Rewriter.insert_op(op, level.point)
         level.known[key] = op
-        return op
+        return self._place(op, level)
 
     def loaded(self, op: Operation, least_depth: int) -> SSAValue:
         """Places a load of contents that are complete from level `least_depth` on, or returns its equal."""
@@ -349,4 +355,4 @@ class ScratchSpace:
             offset, self.shared = self.shared, self.shared + padded
         else:
             offset, self.per_thread = self.per_thread, self.per_thread + padded
-        return builder.insert(kernel.ScratchOp(offset, size, flat(element), thread)).result
+        return builder.hoisted(kernel.ScratchOp(offset, size, flat(element), thread)).result

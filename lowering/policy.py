@@ -1,11 +1,126 @@
-"""Choices of the loops level: lanes, unrolling, parallel grain. Plain functions of sizes and the target."""
+"""Choices of the loops level: lanes, unrolling, parallel grain. Plain functions of sizes, ops and the target."""
 
 from __future__ import annotations
 
-GRAIN_WORK = 20_000
-"""Vector operations worth a thread: about 5 us at 4 a nanosecond."""
+from collections.abc import Iterable, Sequence
+
+from xdsl.dialects import arith, math, scf, tensor
+from xdsl.dialects.builtin import FixedBitwidthType, IndexType, IntegerType
+from xdsl.ir import Attribute, Operation, Region
+
+from ..dialects.dims import Dim
+from ..dialects.target import Target
+from .element_types import byte_width
+
+GRAIN_CYCLES = 15_000
+"""Work worth a thread: about 5 us."""
+
+SERIAL_CYCLES = 2 * GRAIN_CYCLES
+"""Below this much work in all, a kernel whose sizes are known has no parallel loop."""
+
+ACCUMULATORS = 4
+"""Vectors that a reduction along lanes adds into. A matter of results, not only of speed: see nests.Order."""
+
+UNROLLED_COST = 24
+"""Cycles of a body above which a reduction loop has one copy of it, not one for each accumulator."""
+
+PARALLEL_ITERATIONS = 64
+"""Iterations of a parallel loop that are enough for any number of threads."""
+
+UNKNOWN_EXTENT = 64
+"""What a symbolic extent is taken for in estimates."""
+
+_CYCLES: dict[type[Operation], float] = {
+    arith.DivfOp: 8,
+    arith.DivSIOp: 40,
+    arith.DivUIOp: 40,
+    arith.RemSIOp: 40,
+    arith.RemUIOp: 40,
+    arith.FloorDivSIOp: 40,
+    arith.ConstantOp: 0,
+    math.AbsFOp: 1,
+    math.SqrtOp: 10,
+    math.FmaOp: 1,
+    math.FloorOp: 1,
+    math.CeilOp: 1,
+    math.RoundEvenOp: 1,
+    math.TruncOp: 1,
+    math.CopySignOp: 1,
+    math.ExpOp: 10,
+    math.Exp2Op: 10,
+    math.PowFOp: 60,
+    tensor.ExtractOp: 10,
+}
+"""Cycles of an op on one vector, roughly; other math ops take 25, other ops 1."""
+
+
+def cycles(ops: Iterable[Operation]) -> float:
+    """What a body costs for one vector."""
+    return sum(_CYCLES.get(type(op), 25 if op.dialect_name() == "math" else 1) for op in ops)
 
 
 def parallel_grain(work: float) -> int:
-    """The least number of iterations that is worth a thread, for an iteration of so many vector operations."""
-    return max(1, round(GRAIN_WORK / max(work, 1)))
+    """The least number of iterations that is worth a thread, for an iteration of so many cycles."""
+    return max(1, round(GRAIN_CYCLES / max(work, 1)))
+
+
+def estimate(extents: Iterable[Dim]) -> int:
+    """The number of points, with a guess for what is not known."""
+    points = 1
+    for extent in extents:
+        points *= extent.value if extent.is_const else UNKNOWN_EXTENT
+    return points
+
+
+def known_iterations(extents: Iterable[Dim]) -> int:
+    """The iterations that are certain: a symbolic extent may be 1, so it does not count."""
+    iterations = 1
+    for extent in extents:
+        iterations *= extent.value if extent.is_const else 1
+    return iterations
+
+
+def flattened_rows(extents: Sequence[Dim]) -> int:
+    """How many leading row loops to run as one parallel loop: enough for some iterations for each thread."""
+    for number in range(len(extents)):
+        if known_iterations(extents[:number]) >= PARALLEL_ITERATIONS:
+            return number
+    return len(extents)
+
+
+def map_lanes(bodies: Sequence[Region], elements: Sequence[Attribute], target: Target) -> int:
+    """Lanes for pointwise bodies: by the widest type that they compute with, or move where they compute nothing."""
+    ops = [op for body in bodies for op in body.walk()]
+    widths = [
+        byte_width(r.type)
+        for op in ops
+        if op.dialect_name() in ("arith", "math", "vectorx") and not isinstance(op, arith.ConstantOp)
+        for r in op.results
+        if isinstance(r.type, FixedBitwidthType) and r.type != IntegerType(1)
+    ]
+    if any(isinstance(op, tensor.ExtractOp) or isinstance(r.type, IndexType) for op in ops for r in op.results):
+        widths.append(4)  # offsets are 64 bits wide: more lanes would take too many registers
+    return target.lanes(max(widths or [byte_width(e) for e in elements] or [4]))
+
+
+def reduction_lanes(element: Attribute, target: Target) -> int:
+    """Lanes of a reduction: by its type and the target alone, since they decide the order of additions."""
+    return target.lanes(max(4, byte_width(element)))
+
+
+def map_unroll(cost: float) -> int:
+    """Vectors in one iteration of a pointwise loop."""
+    return 2 if cost <= 8 else 1
+
+
+def column_vectors(extent: Dim, lanes: int, cost: float, registers: int) -> int:
+    """Vectors of columns side by side: enough to hide the latency of adding and to read whole cache lines."""
+    most = 8 if cost <= 8 else 2
+    most = min(most, registers // 2)
+    if extent.is_const:
+        most = min(most, -(-extent.value // lanes))
+    return max(1, most)
+
+
+def is_control(op: Operation) -> bool:
+    return isinstance(op, scf.IfOp | scf.ForOp | scf.WhileOp)

@@ -66,9 +66,11 @@ class TemplateContext:
         """A parallel loop: yields (index, thread). `work` is about how many vector operations an iteration costs."""
         builder = self.builder
         size = builder.dim(extent)
-        with builder.parallel(size, parallel_grain(work)) as (lower, upper, thread):
-            with builder.loop(lower, upper, nonempty=True) as loop:
-                yield loop.index, thread
+        with (
+            builder.parallel(size, parallel_grain(work)) as (lower, upper, thread),
+            builder.loop(lower, upper, nonempty=True) as loop,
+        ):
+            yield loop.index, thread
 
     def store(
         self,

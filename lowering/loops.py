@@ -1,0 +1,226 @@
+"""Tensor level to loops level: kernels of `linalg.generic` and `kernel.template` become loops over flat memory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from xdsl.dialects import arith, linalg, tensor
+from xdsl.dialects.builtin import (
+    AffineMapAttr,
+    DenseIntOrFPElementsAttr,
+    FunctionType,
+    TensorType,
+)
+from xdsl.dialects.func import FuncOp, ReturnOp
+from xdsl.dialects.linalg import IteratorType, IteratorTypeAttr
+from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
+from xdsl.ir.affine import AffineMap
+from xdsl.rewriter import InsertPoint, Rewriter
+
+from ..dialects import kernel
+from ..dialects.dims import Dim, ShapeAttr
+from ..dialects.target import Target
+from .body import Buffer, Splat, Storage, row_major
+from .generics import Generic, LoweringError, dense_attribute, read_generic, shapes_of, splat_value
+from .loop_builder import INDEX, LoopBuilder, ScratchSpace, flat
+from .nest_emitter import NestEmitter
+from .nests import Nest, plan
+from .template import TemplateContext
+
+
+def lower_to_loops(func: FuncOp, target: Target) -> FuncOp:
+    """A tensor-level kernel as a loops-level one; the given function is not to be used afterwards.
+
+    Arguments are the index symbols, one flat memref for each tensor argument, then one for each result.  The function's
+    attributes `kernel.scratch` and `kernel.thread_scratch` say how many bytes it needs besides.
+    """
+    return _KernelLowering(func, target).run()
+
+
+@dataclass
+class _KernelLowering:
+    func: FuncOp
+    target: Target
+    storage: dict[SSAValue, Storage] = field(default_factory=dict[SSAValue, Storage])
+    space: ScratchSpace = field(default_factory=ScratchSpace)
+
+    def run(self) -> FuncOp:
+        returned = _own_results(self.func)
+        self.shapes = shapes_of(self.func)
+        block = self._signature(returned)
+        self.builder = LoopBuilder(block, self.target)
+        self._place_arguments(block, returned)
+        items = self._items()
+        steps = plan(items, self.shapes, self.target.l2 // 4)
+        self._place_constants()
+        self._place_shared(steps)
+        self._place_views()
+        for step in steps:
+            self._emit(step)
+        self.builder.origin = None
+        self.builder.insert(ReturnOp())
+        return self._finish(block)
+
+    def _signature(self, returned: Sequence[SSAValue]) -> Block:
+        inputs = [flat(a.type.element_type) if isinstance(a.type, TensorType) else INDEX for a in self.func.args]
+        return Block(arg_types=[*inputs, *(flat(_element(v)) for v in returned)])
+
+    def _finish(self, block: Block) -> FuncOp:
+        kind = FunctionType.from_lists([a.type for a in block.args], [])
+        new = FuncOp(self.func.sym_name.data, kind, Region(block), self.func.sym_visibility)
+        kept = {k: v for k, v in self.func.attributes.items() if not k.endswith("_dims")}
+        scratch = {
+            "kernel.scratch": ShapeAttr((self.space.shared,)),
+            "kernel.thread_scratch": ShapeAttr((self.space.per_thread,)),
+        }
+        new.attributes.update(kept | scratch)
+        return new
+
+    # Where tensors are
+
+    def _whole(self, base: SSAValue, dims: Sequence[Dim]) -> Buffer:
+        return Buffer(base, row_major(self.builder, [self.builder.dim(d) for d in dims]))
+
+    def _place_arguments(self, block: Block, returned: Sequence[SSAValue]) -> None:
+        count = len(self.func.args)
+        for old, new in zip(self.func.args, block.args[:count], strict=True):
+            if isinstance(old.type, TensorType):
+                self.storage[old] = self._whole(new, self.shapes[old])
+        for value, new in zip(returned, block.args[count:], strict=True):
+            root = self.shapes.root(value)
+            self.storage[root] = self._whole(new, self.shapes[root])
+
+    def _place_constants(self) -> None:
+        for op in self.func.body.block.ops:
+            if isinstance(op, arith.ConstantOp) and isinstance(op.value, DenseIntOrFPElementsAttr) and op.result.uses:
+                self.storage[op.result] = self._constant(op.value)
+            elif op.results and op.results[0] not in self.storage and isinstance(op.results[0].type, TensorType):
+                value = splat_value(op.results[0])
+                if isinstance(value, SSAValue) and isinstance(value.owner, arith.ConstantOp):
+                    value = value.owner.value  # pyright: ignore[reportAssignmentType]
+                if value is not None:
+                    self.storage[op.results[0]] = Splat(value)  # pyright: ignore[reportArgumentType]
+
+    def _constant(self, dense: DenseIntOrFPElementsAttr) -> Storage:
+        """A splat as such; other constants are small, and are written to scratch when the kernel starts."""
+        if dense.is_splat():
+            return Splat(dense_attribute(dense, 0))
+        kind = dense.type
+        assert isinstance(kind, TensorType)
+        shape, builder = kind.get_shape(), self.builder
+        base = self.space.take(builder, kind.element_type, len(dense), None)
+        for at in range(len(dense)):
+            value = builder.hoisted(arith.ConstantOp(dense_attribute(dense, at))).result
+            builder.store(value, base, at)
+        return Buffer(base, row_major(builder, shape))
+
+    def _place_shared(self, steps: Sequence[Nest | kernel.TemplateOp]) -> None:
+        """Full-size scratch for what one step writes and another reads."""
+        home = {r: s for s in steps for r in _results(s)}
+        for value, step in home.items():
+            if value in self.storage or all(_step_of(u, home) is step for u in self.shapes.readers(value)):
+                continue
+            size = self.shapes[value]
+            base = self.space.take(self.builder, _element(value), _count(size), None)
+            self.storage[value] = self._whole(base, size)
+
+    def _place_views(self) -> None:
+        for view, root in self.shapes.roots.items():
+            place = self.storage.get(root)
+            if isinstance(place, Buffer):
+                self.storage[view] = self._whole(place.base, self.shapes[view])
+            elif place is not None:
+                self.storage[view] = place
+
+    # Steps
+
+    def _items(self) -> list[Generic | kernel.TemplateOp]:
+        """What there is to run, in order; constants that are written out as generics are none of it."""
+        live = _live_ops(self.func.body.block)
+        items: list[Generic | kernel.TemplateOp] = []
+        for op in self.func.body.block.ops:
+            if op not in live:
+                continue
+            if isinstance(op, kernel.TemplateOp):
+                items.append(op)
+            elif isinstance(op, linalg.GenericOp) and any(r in self.storage or splat_value(r) is None for r in op.res):
+                items.append(read_generic(op, self.shapes))
+        return items
+
+    def _emit(self, step: Nest | kernel.TemplateOp) -> None:
+        if isinstance(step, Nest):
+            NestEmitter(self.builder, step, self.shapes, self.storage, self.space).run()
+        else:
+            from .kernels import TEMPLATES
+
+            build = TEMPLATES.get(step.template.data)
+            if build is None:
+                raise LoweringError(f"no kernel template {step.template.data!r}")
+            self.builder.origin = step.attributes.get("origin")
+            build(TemplateContext(self.builder, self.storage, self.shapes, self.space), step)
+
+
+def _element(value: SSAValue) -> Attribute:
+    assert isinstance(value.type, TensorType)
+    return value.type.element_type
+
+
+def _count(dims: Sequence[Dim]) -> Dim:
+    from .template import whole
+
+    return whole(*dims)
+
+
+def _results(step: Nest | kernel.TemplateOp) -> list[SSAValue]:
+    if isinstance(step, Nest):
+        return [r for g in step.generics for r in g.results]
+    return list(step.results)
+
+
+def _step_of(user: Operation, home: dict[SSAValue, Nest | kernel.TemplateOp]) -> object:
+    """The step in which a use is: that of the op of the function's body that contains the user."""
+    op: Operation | None = user
+    while op is not None and not (op.results and op.results[0] in home):
+        op = op.parent_op()
+    return None if op is None else home[op.results[0]]
+
+
+def _live_ops(block: Block) -> set[Operation]:
+    """The ops that the results depend on."""
+    live: set[Operation] = set()
+    work: list[Operation] = [] if block.last_op is None else [block.last_op]
+    while work:
+        op = work.pop()
+        if op in live:
+            continue
+        live.add(op)
+        for inner in op.walk():
+            work.extend(o.owner for o in inner.operands if isinstance(o.owner, Operation) and o.owner.parent is block)
+    return live
+
+
+def _own_results(func: FuncOp) -> list[SSAValue]:
+    """The returned values, each written by one op of its own: arguments, constants and repetitions are copied."""
+    terminator = func.body.block.last_op
+    assert isinstance(terminator, ReturnOp)
+    shapes = shapes_of(func)
+    seen: set[SSAValue] = set()
+    for number, value in enumerate(terminator.operands):
+        root = shapes.root(value)
+        if root in seen or not isinstance(root.owner, linalg.GenericOp | kernel.TemplateOp):
+            terminator.operands[number] = _copy(value, shapes[value], terminator)
+        seen.add(shapes.root(terminator.operands[number]))
+    return list(terminator.operands)
+
+
+def _copy(value: SSAValue, dims: Sequence[Dim], before: Operation) -> SSAValue:
+    sizes = [kernel.DimOp(d) for d in dims if not d.is_const]
+    empty = tensor.EmptyOp([s.result for s in sizes], value.type)
+    body = Block(arg_types=[_element(value)] * 2)
+    body.add_op(linalg.YieldOp(body.args[0]))
+    identity = AffineMapAttr(AffineMap.identity(len(dims)))
+    parallel = [IteratorTypeAttr(IteratorType.PARALLEL)] * len(dims)
+    copy = linalg.GenericOp([value], [empty.tensor], Region(body), [identity] * 2, parallel, [value.type])
+    Rewriter.insert_op([*sizes, empty, copy], InsertPoint.before(before))
+    return copy.res[0]
