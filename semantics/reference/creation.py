@@ -1,0 +1,80 @@
+"""Operators that make a tensor of a given shape: constants, ranges, identity matrices."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from .casting import convert
+from .dtypes import BFLOAT16, FLOAT16, Array, dtype_of, integers, narrow, scalar_of, single, strings
+from .mathematics import Function
+
+
+def constant(
+    *,
+    value: Array | None = None,
+    sparse_value: Array | None = None,
+    value_float: float | None = None,
+    value_floats: Sequence[float] | None = None,
+    value_int: int | None = None,
+    value_ints: Sequence[int] | None = None,
+    value_string: str | None = None,
+    value_strings: Sequence[str] | None = None,
+) -> Array:
+    """The one attribute that is given; `sparse_value` comes as the dense tensor that it stands for."""
+    for given, dtype in ((value_float, np.float32), (value_floats, np.float32), (value_int, np.int64), (value_ints, np.int64)):
+        if given is not None:
+            return np.array(given, dtype=dtype)
+    if value_string is not None:
+        return strings([value_string], ())
+    if value_strings is not None:
+        return strings(list(value_strings))
+    tensor = value if value is not None else sparse_value
+    if tensor is None:
+        raise ValueError("Constant without a value")
+    return tensor
+
+
+def constant_of_shape(target: Array, /, *, value: Array | None = None) -> Array:
+    fill = np.zeros(1, np.float32) if value is None else value.reshape(1)
+    sizes = integers(target)
+    if any(n < 0 for n in sizes):
+        raise ValueError(f"ConstantOfShape of {sizes}")
+    return np.broadcast_to(fill.reshape(()), sizes).copy()
+
+
+def eye_like(x: Array, /, *, dtype: int | None = None, k: int = 0) -> Array:
+    if x.ndim != 2:
+        raise ValueError(f"EyeLike of rank {x.ndim}")
+    ones = np.arange(x.shape[1]) - np.arange(x.shape[0])[:, None] == k
+    return convert(ones, x.dtype if dtype is None else dtype_of(dtype))
+
+
+def range_(start: Array, limit: Array, delta: Array, /, *, stash_type: int = 1) -> Array:
+    """start, start + delta, ... below `limit`; of 16-bit floats in the precision `stash_type`."""
+    dtype = start.dtype
+    if dtype in (FLOAT16, BFLOAT16):
+        stash = dtype_of(stash_type)
+        return narrow(_range(*(convert(v, stash) for v in (start, limit, delta))), dtype)
+    return _range(start, limit, delta)
+
+
+def _range(start: Array, limit: Array, delta: Array) -> Array:
+    first, end, step = (scalar_of(single(v)) for v in (start, limit, delta))
+    if step == 0:
+        raise ValueError("Range with delta 0")
+    if start.dtype.kind in "iu":
+        count = max(-((first - end) // step), 0)  # pyright: ignore[reportOperatorIssue]  # exact ceiling
+        return (np.arange(count) * step + first).astype(start.dtype)
+    wide = single(start).dtype.type
+    count = max(int(np.ceil((wide(end) - wide(first)) / wide(step))), 0)  # pyright: ignore[reportArgumentType]
+    return narrow(wide(first) + np.arange(count).astype(wide) * wide(step), start.dtype)  # pyright: ignore[reportArgumentType]
+
+
+CREATION: dict[str, Function] = {
+    "Constant": constant,
+    "ConstantOfShape": constant_of_shape,
+    "EyeLike": eye_like,
+    "Range": range_,
+}
