@@ -110,8 +110,7 @@ class Skeleton:
             length, at = self._varint(at, end)
             if at + length > end:
                 raise self._truncated(field_at)
-            if tag >> 3 in (_LISTS = (7, 8, 9)  # AttributeProto's floats, ints, strings
-RAW_DATA, FLOAT_DATA, DOUBLE_DATA):
+            if tag >> 3 in (RAW_DATA, FLOAT_DATA, DOUBLE_DATA):
                 data_fields += 1
                 found.append((tag >> 3, field_at, at, length))
             at += length

@@ -3,36 +3,37 @@
 from xdsl.ir import Dialect
 
 from . import ops_gen
-from .base import (
-    Arity,
-    AttributeSpec,
-    Formal,
-    OnnxOp,
-    PositionedOp,
-    Schema,
-    attr,
+from .attributes import (
+    ExactArrayAttr,
+    ExactDenseAttr,
     dense_array,
     dense_attr,
-    describe,
     float_attr,
     floats_attr,
-    info_of,
     int_attr,
     ints_attr,
-    node_table,
-    origin_of,
-    origin_union,
     plain,
     string_attr,
     strings_attr,
     tensor_attr,
     text_of,
     to_attribute,
+)
+from .base import (
+    OnnxOp,
+    PositionedOp,
+    attr,
+    describe,
+    info_of,
+    node_table,
+    origin_of,
+    origin_union,
     value_name,
 )
 from .nodes import NodeInfo, NodeTableAttr
 from .ops_gen import *  # noqa: F403
 from .ops_gen import OPS
+from .schema import Arity, AttributeSpec, Formal, Schema
 from .structure import OPS as STRUCTURE
 from .structure import CallOp, CustomOp, InitializerOp, VersionedOp, YieldOp
 from .types import (
@@ -57,7 +58,7 @@ from .types import (
     type_string,
 )
 
-Onnx = Dialect("onnx", [*OPS, *STRUCTURE], [*TYPES, NodeTableAttr])
+Onnx = Dialect("onnx", [*OPS, *STRUCTURE], [*TYPES, NodeTableAttr, ExactArrayAttr, ExactDenseAttr])
 
 # operator by (domain, op_type)
 OP_BY_NAME: dict[tuple[str, str], type[OnnxOp]] = {(op.SCHEMA.domain, op.SCHEMA.op_type): op for op in OPS}

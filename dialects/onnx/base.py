@@ -3,113 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from enum import IntEnum
-from functools import cache, lru_cache
-from itertools import islice
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self, TypeVar, cast
+from functools import cache
+from typing import Any, ClassVar, Self, TypeVar, cast
 
-from xdsl.dialects.builtin import (
-    ArrayAttr,
-    DenseArrayBase,
-    DenseIntOrFPElementsAttr,
-    FloatAttr,
-    IntegerAttr,
-    ModuleOp,
-    StringAttr,
-    f32,
-    i32,
-    i64,
-)
-from xdsl.dialects.builtin import (
-    BytesAttr as BuiltinBytesAttr,
-)
+from xdsl.dialects.builtin import ArrayAttr, DenseArrayBase, IntegerAttr, ModuleOp
 from xdsl.ir import Attribute, BlockArgument, Operation, OpResult, Region, SSAValue
-from xdsl.irdl import AnyAttr, AnyOf, AttrConstraint, BaseAttr, IRDLOperation, irdl_op_definition, traits_def
+from xdsl.irdl import IRDLOperation, irdl_op_definition
 from xdsl.parser import Parser, UnresolvedOperand
 from xdsl.printer import Printer
-from xdsl.traits import Pure, RecursivelySpeculatable, RecursiveMemoryEffect
 from xdsl.utils.exceptions import VerifyException
 from xdsl.utils.lexer import Position
 
+from .attributes import ints_attr, plain, read, shown, text_of, to_attribute
 from .nodes import NodeInfo, NodeTableAttr
-from .types import UNKNOWN, RefAttr, SparseAttr, TextAttr, WeightAttr, numpy_dtype, type_string
-
-if TYPE_CHECKING:
-    import numpy as np
-
-OPERAND_SEGMENTS = "operandSegmentSizes"
-RESULT_SEGMENTS = "resultSegmentSizes"
-REGION_SEGMENTS = "regionSegmentSizes"
-_SEGMENTS = frozenset((OPERAND_SEGMENTS, RESULT_SEGMENTS, REGION_SEGMENTS))
-
-
-def _kind(*bases: type[Attribute]) -> Any:
-    """The constraint of one of AttributeProto's kinds; inside a local function a reference may stand for the value."""
-    return AnyOf(tuple(BaseAttr(b) for b in (*bases, RefAttr)))
-
-
-# What generated classes declare their properties with; long lists and tensors may be weights.
-INT: AttrConstraint[IntegerAttr[Any]] = _kind(IntegerAttr)
-INTS: AttrConstraint[DenseArrayBase[Any] | WeightAttr] = _kind(DenseArrayBase, WeightAttr)
-FLOAT: AttrConstraint[FloatAttr[Any]] = _kind(FloatAttr)
-FLOATS: AttrConstraint[DenseArrayBase[Any] | WeightAttr] = _kind(DenseArrayBase, WeightAttr)
-STRING: AttrConstraint[StringAttr] = _kind(StringAttr, TextAttr)
-STRINGS: AttrConstraint[ArrayAttr[StringAttr] | WeightAttr] = _kind(ArrayAttr, WeightAttr)
-TENSOR: AttrConstraint[DenseIntOrFPElementsAttr[Any] | WeightAttr] = _kind(DenseIntOrFPElementsAttr, WeightAttr)
-SPARSE_TENSOR: AttrConstraint[SparseAttr] = _kind(SparseAttr)
-TYPE_PROTO: AttrConstraint[Attribute] = AnyAttr()
-
-
-class Arity(IntEnum):
-    """How often a formal parameter occurs."""
-
-    SINGLE = 0
-    OPTIONAL = 1
-    VARIADIC = 2
-
-
-class Formal(NamedTuple):
-    """A formal parameter: `type` is a type variable of the schema or a type string, `tensor(int64)`."""
-
-    name: str
-    type: str
-    arity: Arity = Arity.SINGLE
-    homogeneous: bool = True  # a variadic's values have all the same type
-
-
-class AttributeSpec(NamedTuple):
-    """An attribute of the schema: `kind` is AttributeProto's ("INT", "FLOATS", "GRAPH", ...)."""
-
-    kind: str
-    required: bool = False
-    default: object = None
-
-
-@dataclass(frozen=True, slots=True)
-class Schema:
-    """An operator as onnx.defs has it, at its newest version.
-
-    `since` is the version that made it so; `compatible` the first version whose nodes read the same as the newest's
-    (older ones are imported as `onnx.Versioned`).  `constraints` maps a type variable to the allowed type strings in a
-    short form, `tensor: int32 int64; seq(tensor): float`.  `min_inputs` and `min_outputs` count the leading ones that
-    must be there.
-    """
-
-    op_type: str
-    domain: str
-    since: int
-    compatible: int
-    inputs: tuple[Formal, ...]
-    outputs: tuple[Formal, ...]
-    attributes: dict[str, AttributeSpec]
-    constraints: dict[str, str]
-    min_inputs: int
-    min_outputs: int
-
-
-PURE = traits_def(Pure())
-RECURSIVE = traits_def(RecursivelySpeculatable(), RecursiveMemoryEffect())
+from .schema import (
+    OPERAND_SEGMENTS,
+    REGION_SEGMENTS,
+    RESULT_SEGMENTS,
+    SEGMENTS,
+    Formal,
+    Schema,
+    add_segments,
+    padded,
+    segment_sizes,
+    value_at,
+    value_listed,
+    values_by_position,
+    values_listed,
+)
+from .types import UNKNOWN, type_string
 
 
 class OnnxOp(IRDLOperation):
@@ -150,7 +72,7 @@ class OnnxOp(IRDLOperation):
                 properties[key] = to_attribute(spec.kind, value)
         if not types:
             types = [UNKNOWN] * schema.min_outputs
-        add_segments(properties, cls, operands, types, regions)
+        add_segments(properties, cls.SCHEMA, operands, types, regions)
         origin = like.attributes.get("origin") if like is not None else None
         return cls.create(
             operands=[v for v in operands if v is not None],
@@ -162,23 +84,23 @@ class OnnxOp(IRDLOperation):
 
     def operand_at(self, index: int) -> SSAValue | None:
         """The operand at a formal position; None where it is absent."""
-        return _at(self._operands, self.SCHEMA.inputs, self.properties.get(OPERAND_SEGMENTS), index)
+        return value_at(self._operands, self.SCHEMA.inputs, self.properties.get(OPERAND_SEGMENTS), index)
 
     def result_at(self, index: int) -> OpResult | None:
         """The result at a formal position; None where it is absent."""
-        return _at(self.results, self.SCHEMA.outputs, self.properties.get(RESULT_SEGMENTS), index)
+        return value_at(self.results, self.SCHEMA.outputs, self.properties.get(RESULT_SEGMENTS), index)
 
     def formal_operands(self) -> list[SSAValue | None]:
         """All operands by formal position, None for an absent one, without absent ones at the end."""
-        return _by_position(self._operands, self.SCHEMA.inputs, self.properties.get(OPERAND_SEGMENTS))
+        return values_by_position(self._operands, self.SCHEMA.inputs, self.properties.get(OPERAND_SEGMENTS))
 
     def formal_results(self) -> list[OpResult | None]:
         """All results by formal position, None for an absent one, without absent ones at the end."""
-        return _by_position(self.results, self.SCHEMA.outputs, self.properties.get(RESULT_SEGMENTS))
+        return values_by_position(self.results, self.SCHEMA.outputs, self.properties.get(RESULT_SEGMENTS))
 
     def formal_regions(self) -> list[Region | None]:
         """The regions in the order of the schema's graph attributes, None for an absent one."""
-        sizes = _segments(self.properties.get(REGION_SEGMENTS))
+        sizes = segment_sizes(self.properties.get(REGION_SEGMENTS))
         if sizes is None:
             return list(self.regions)
         rest = iter(self.regions)
@@ -192,15 +114,14 @@ class OnnxOp(IRDLOperation):
     # Printing and parsing: %y = onnx.Conv(%x, %w, _) {group = 1 : i64} : (tensor<...>, tensor<...>) -> tensor<...>
 
     def print(self, printer: Printer) -> None:
-        operands = _padded(self.formal_operands(), self.SCHEMA.inputs)
+        operands = padded(self.formal_operands(), self.SCHEMA.inputs)
         with printer.in_parens():
             printer.print_list(operands, lambda v: _print_or_blank(printer, printer.print_operand, v))
         if self.regions:
             printer.print_string(" (")
             printer.print_list(self.formal_regions(), lambda r: _print_or_blank(printer, printer.print_region, r))
             printer.print_string(")")
-        shown = {k: v for k, v in self.properties.items() if k not in _SEGMENTS}
-        printer.print_op_attributes(shown | self.attributes)
+        _print_attributes(printer, self, SEGMENTS)
         printer.print_string(" : ")
         with printer.in_parens():
             printer.print_list(self.operand_types, printer.print_attribute)
@@ -219,16 +140,14 @@ class OnnxOp(IRDLOperation):
         regions = (
             parser.parse_optional_comma_separated_list(parser.Delimiter.PAREN, lambda: _parse_region(parser)) or []
         )
-        shown = parser.parse_optional_attr_dict()
-        values, types = parse_signature(parser, operands, at)
-        named = cls.get_irdl_definition().properties
-        properties = {k: v for k, v in shown.items() if k in named}
-        add_segments(properties, cls, values, types, regions)
+        properties, attributes = _parse_attributes(parser, cls)
+        values, types = _parse_signature(parser, operands, at)
+        add_segments(properties, cls.SCHEMA, values, types, regions)
         return cls.create(
             operands=[v for v in values if v is not None],
             result_types=[t for t in types if t is not None],
             properties=properties,
-            attributes={k: v for k, v in shown.items() if k not in named},
+            attributes=attributes,
             regions=[r for r in regions if r is not None],
         )
 
@@ -261,19 +180,19 @@ class PositionedOp(IRDLOperation):
 
     def operand_at(self, index: int) -> SSAValue | None:
         """The operand at a formal position; None where it is absent."""
-        return _at_position(self._operands, self.properties.get("inputs"), index)
+        return value_listed(self._operands, self.properties.get("inputs"), index)
 
     def result_at(self, index: int) -> OpResult | None:
         """The result at a formal position; None where it is absent."""
-        return _at_position(self.results, self.properties.get("outputs"), index)
+        return value_listed(self.results, self.properties.get("outputs"), index)
 
     def formal_operands(self) -> list[SSAValue | None]:
         """All operands by formal position, None for an absent one, without absent ones at the end."""
-        return _by_positions(self._operands, self.properties.get("inputs"))
+        return values_listed(self._operands, self.properties.get("inputs"))
 
     def formal_results(self) -> list[OpResult | None]:
         """All results by formal position, None for an absent one, without absent ones at the end."""
-        return _by_positions(self.results, self.properties.get("outputs"))
+        return values_listed(self.results, self.properties.get("outputs"))
 
     @classmethod
     def build_at(
@@ -306,8 +225,7 @@ class PositionedOp(IRDLOperation):
             printer.print_string(" (")
             printer.print_list(self.regions, printer.print_region)
             printer.print_string(")")
-        shown = {k: v for k, v in self.properties.items() if k not in hidden and k not in ("inputs", "outputs")}
-        printer.print_op_attributes(shown | self.attributes)
+        _print_attributes(printer, self, hidden | {"inputs", "outputs"})
         printer.print_string(" : ")
         with printer.in_parens():
             printer.print_list(self.operand_types, printer.print_attribute)
@@ -323,12 +241,9 @@ class PositionedOp(IRDLOperation):
         at = parser.pos
         operands = parser.parse_comma_separated_list(parser.Delimiter.PAREN, lambda: _parse_operand(parser))
         regions = parser.parse_optional_comma_separated_list(parser.Delimiter.PAREN, parser.parse_region) or []
-        shown = parser.parse_optional_attr_dict()
-        named = cls.get_irdl_definition().properties
-        values, types = parse_signature(parser, operands, at)
-        properties |= {k: v for k, v in shown.items() if k in named}
-        rest = {k: v for k, v in shown.items() if k not in named}
-        return cls.build_at(properties, values, types, rest, regions)
+        more, attributes = _parse_attributes(parser, cls)
+        values, types = _parse_signature(parser, operands, at)
+        return cls.build_at(properties | more, values, types, attributes, regions)
 
 
 def _check_type(op: OnnxOp, role: str, formal: Formal, index: int, type_: Attribute, bound: dict[str, str]) -> None:
@@ -368,114 +283,6 @@ def describe(op: Operation) -> str:
     return f"{op.name} {info.name!r}" if info is not None and info.name else op.name
 
 
-# Formal positions
-
-
-def _segments(attribute: Attribute | None) -> tuple[int, ...] | None:
-    return None if attribute is None else _segment_sizes(cast("DenseArrayBase[Any]", attribute))
-
-
-@lru_cache(maxsize=4096)
-def _segment_sizes(attribute: DenseArrayBase[Any]) -> tuple[int, ...]:
-    return tuple(attribute.get_values())
-
-
-ValueT = TypeVar("ValueT", bound=SSAValue)
-
-
-def _at(values: Sequence[ValueT], formals: tuple[Formal, ...], segments: Attribute | None, index: int) -> ValueT | None:
-    sizes = _segments(segments)
-    if sizes is None:
-        return values[index] if index < len(values) else None
-    if index < len(sizes):
-        if formals[index].arity is not Arity.VARIADIC and not sizes[index]:
-            return None
-        index = sum(sizes[:index])
-    else:  # inside the variadic, which is the last
-        index += sum(sizes[:-1]) - len(sizes) + 1
-    return values[index] if index < len(values) else None
-
-
-def _by_position(
-    values: Sequence[ValueT], formals: tuple[Formal, ...], segments: Attribute | None
-) -> list[ValueT | None]:
-    sizes = _segments(segments)
-    if sizes is None:
-        return list(values)
-    rest = iter(values)
-    found: list[ValueT | None] = []
-    for formal, size in zip(formals, sizes):
-        if formal.arity is Arity.VARIADIC:
-            found.extend(islice(rest, size))
-        else:
-            found.append(next(rest, None) if size else None)
-    while found and found[-1] is None:
-        found.pop()
-    return found
-
-
-def _padded(values: list[ValueT | None], formals: tuple[Formal, ...]) -> list[ValueT | None]:
-    fixed = sum(f.arity is not Arity.VARIADIC for f in formals)
-    return values + [None] * (fixed - len(values))
-
-
-@lru_cache(maxsize=4096)
-def _positions(attribute: Attribute) -> tuple[int, ...]:
-    return tuple(cast("DenseArrayBase[Any]", attribute).get_values())
-
-
-def _at_position(values: Sequence[ValueT], positions: Attribute | None, index: int) -> ValueT | None:
-    if positions is not None:
-        listed = _positions(positions)
-        if index not in listed:
-            return None
-        index = listed.index(index)
-    return values[index] if index < len(values) else None
-
-
-def _by_positions(values: Sequence[ValueT], positions: Attribute | None) -> list[ValueT | None]:
-    if positions is None:
-        return list(values)
-    listed = _positions(positions)
-    found: list[ValueT | None] = [None] * (listed[-1] + 1 if listed else 0)
-    for at, value in zip(listed, values):
-        found[at] = value
-    return found
-
-
-def add_segments(
-    properties: dict[str, Attribute],
-    cls: type[OnnxOp],
-    operands: Sequence[object | None],
-    types: Sequence[object | None],
-    regions: Sequence[object | None] = (),
-) -> None:
-    """Sets the segment sizes that a class with more than one optional or variadic parameter needs."""
-    schema = cls.SCHEMA
-    if needs_segments(schema.inputs):
-        properties[OPERAND_SEGMENTS] = _segments_of(schema.inputs, tuple(v is not None for v in operands))
-    if needs_segments(schema.outputs):
-        properties[RESULT_SEGMENTS] = _segments_of(schema.outputs, tuple(t is not None for t in types))
-    if sum(a.kind == "GRAPH" and not a.required for a in schema.attributes.values()) > 1:
-        properties[REGION_SEGMENTS] = DenseArrayBase.from_list(i32, [int(r is not None) for r in regions])
-
-
-def needs_segments(formals: Sequence[Formal]) -> bool:
-    """Whether the counts alone do not tell which parameters are present."""
-    return sum(f.arity is not Arity.SINGLE for f in formals) > 1
-
-
-@lru_cache(maxsize=4096)
-def _segments_of(formals: tuple[Formal, ...], present: tuple[bool, ...]) -> DenseArrayBase[Any]:
-    sizes: list[int] = []
-    for index, formal in enumerate(formals):
-        if formal.arity is Arity.VARIADIC:
-            sizes.append(sum(present[index:]))
-        else:
-            sizes.append(int(index < len(present) and present[index]))
-    return DenseArrayBase.from_list(i32, sizes)
-
-
 # Text
 
 
@@ -484,6 +291,18 @@ def _print_or_blank(printer: Printer, show: Any, value: object) -> None:
         printer.print_string("_")
     else:
         show(value)
+
+
+def _print_attributes(printer: Printer, op: Operation, hidden: frozenset[str]) -> None:
+    properties = {key: value for key, value in op.properties.items() if key not in hidden}
+    printer.print_op_attributes({key: shown(value) for key, value in (properties | op.attributes).items()})
+
+
+def _parse_attributes(parser: Parser, cls: type[IRDLOperation]) -> tuple[dict[str, Attribute], dict[str, Attribute]]:
+    """Parses an op's dictionary: its properties, and its discardable attributes."""
+    found = {key: read(value) for key, value in parser.parse_optional_attr_dict().items()}
+    named = cls.get_irdl_definition().properties
+    return {k: v for k, v in found.items() if k in named}, {k: v for k, v in found.items() if k not in named}
 
 
 def _parse_operand(parser: Parser) -> UnresolvedOperand | None:
@@ -504,7 +323,7 @@ def _parse_type(parser: Parser) -> Attribute | None:
     return parser.parse_type()
 
 
-def parse_signature(
+def _parse_signature(
     parser: Parser, operands: Sequence[UnresolvedOperand | None], at: Position
 ) -> tuple[list[SSAValue | None], list[Attribute | None]]:
     """Parses `: (types) -> types`: the operands and the result types by formal position, None for absent ones."""
@@ -525,85 +344,6 @@ def parse_signature(
     return [None if o is None else next(resolved) for o in operands], types
 
 
-# Attributes as plain Python values
-
-
-@lru_cache(maxsize=4096)
-def int_attr(value: int) -> IntegerAttr[Any]:
-    """An INT attribute (i64)."""
-    return IntegerAttr(value, i64)
-
-
-@lru_cache(maxsize=4096)
-def ints_attr(values: tuple[int, ...]) -> DenseArrayBase[Any]:
-    """An INTS attribute, `array<i64: 1, 2>`."""
-    return DenseArrayBase.from_list(i64, values)
-
-
-def float_attr(value: float) -> FloatAttr[Any]:
-    """A FLOAT attribute (f32)."""
-    return FloatAttr(value, f32)
-
-
-def floats_attr(values: Iterable[float]) -> DenseArrayBase[Any]:
-    """A FLOATS attribute, `array<f32: 1.0, 2.0>`."""
-    return DenseArrayBase.from_list(f32, tuple(values))
-
-
-def string_attr(value: str | bytes) -> StringAttr | TextAttr:
-    """A STRING attribute, or a name; what is not ASCII is a TextAttr."""
-    if isinstance(value, bytes):
-        value = value.decode("utf-8", "surrogateescape")
-    return StringAttr(value) if value.isascii() else TextAttr(value)
-
-
-def text_of(attribute: Attribute) -> str:
-    """The text of what `string_attr` made."""
-    assert isinstance(attribute, StringAttr | TextAttr)
-    return attribute.data
-
-
-def strings_attr(values: Iterable[str | bytes]) -> ArrayAttr[Attribute]:
-    """A STRINGS attribute."""
-    return ArrayAttr([string_attr(v) for v in values])
-
-
-def tensor_attr(array: np.ndarray[Any, Any]) -> DenseIntOrFPElementsAttr[Any]:
-    """A small TENSOR attribute. Raises TypeError for element types that only a weight can hold."""
-    from xdsl.dialects.builtin import AnyFloat, IntegerType, TensorType
-
-    from .types import element_of_dtype
-
-    element = element_of_dtype(array.dtype)
-    narrow = isinstance(element, IntegerType) and element.width.data < 8 and array.dtype != bool
-    if narrow or not isinstance(element, IntegerType | AnyFloat):
-        raise TypeError(f"a dense attribute cannot hold {array.dtype}; use a weight")
-    return dense_attr(TensorType(element, array.shape), array.tobytes())
-
-
-def dense_attr(type_: Attribute, data: bytes) -> DenseIntOrFPElementsAttr[Any]:
-    """The dense attribute of that tensor type with those bytes (row-major, little-endian, one byte a bool)."""
-    return DenseIntOrFPElementsAttr(cast("Any", type_), BuiltinBytesAttr(data))
-
-
-def to_attribute(kind: str, value: object) -> Attribute:
-    """The attribute for a plain value of AttributeProto's kind; an attribute stays as it is."""
-    if isinstance(value, Attribute):
-        return value
-    return _TO_ATTRIBUTE[kind](value)
-
-
-_TO_ATTRIBUTE: dict[str, Any] = {
-    "INT": lambda v: int_attr(int(v)),
-    "INTS": lambda v: ints_attr(tuple(map(int, v))),
-    "FLOAT": lambda v: float_attr(float(v)),
-    "FLOATS": floats_attr,
-    "STRING": string_attr,
-    "STRINGS": strings_attr,
-    "TENSOR": tensor_attr,
-}
-
-
 def attr(op: Operation, name: str) -> Any:
     """An attribute as a plain Python value, or the schema's default where it is absent, or None.
 
@@ -617,43 +357,6 @@ def attr(op: Operation, name: str) -> Any:
     if isinstance(op, OnnxOp):
         return op.default(name)
     raise KeyError(name)
-
-
-def plain(value: Attribute) -> Any:
-    """The plain Python value of an attribute, as `attr` gives it."""
-    match value:
-        case IntegerAttr():
-            return value.value.data
-        case FloatAttr():
-            return value.value.data
-        case StringAttr() | TextAttr():
-            return value.data
-        case DenseArrayBase():
-            return list(cast("DenseArrayBase[Any]", value).get_values())
-        case ArrayAttr():
-            return [plain(v) for v in value]
-        case DenseIntOrFPElementsAttr():
-            return dense_array(value)
-        case _:
-            return value
-
-
-def dense_array(value: DenseIntOrFPElementsAttr[Any]) -> np.ndarray[Any, Any]:
-    """The values of a dense attribute, read-only, with the shape of its type."""
-    import numpy as np
-
-    type_ = value.type
-    shape = tuple(type_.get_shape())
-    data = value.data.data
-    flat = np.frombuffer(data, numpy_dtype(type_.element_type))
-    return flat.reshape(shape) if flat.size == _product(shape) else np.broadcast_to(flat, shape)  # a splat has one
-
-
-def _product(sizes: Iterable[int]) -> int:
-    total = 1
-    for size in sizes:
-        total *= size
-    return total
 
 
 # Nodes and names

@@ -61,24 +61,23 @@ from xdsl.irdl import (
     var_result_def,
 )
 
-from .base import (
+from .base import OnnxOp, onnx_op
+from .schema import (
     FLOAT,
     FLOATS,
     INT,
     INTS,
+    PURE,
+    RECURSIVE,
     SPARSE_TENSOR,
     STRING,
     STRINGS,
     TENSOR,
     TYPE_PROTO,
-    PURE,
-    RECURSIVE,
     Arity,
     AttributeSpec,
     Formal,
-    OnnxOp,
     Schema,
-    onnx_op,
 )
 
 _OPT, _VAR = Arity.OPTIONAL, Arity.VARIADIC

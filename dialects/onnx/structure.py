@@ -29,7 +29,8 @@ from xdsl.parser import Parser
 from xdsl.printer import Printer
 from xdsl.traits import IsTerminator, Pure
 
-from .base import PositionedOp, plain, string_attr, text_of
+from .attributes import plain, read, shown, string_attr, text_of
+from .base import PositionedOp
 from .types import parse_text, print_text
 
 
@@ -46,7 +47,27 @@ class InitializerOp(IRDLOperation):
     overridable = opt_prop_def(UnitAttr)
     result = result_def()
     traits = traits_def(Pure())
-    assembly_format = "$name $value (`overridable` $overridable^)? attr-dict `:` type($result)"
+
+    def print(self, printer: Printer) -> None:
+        printer.print_string(" ")
+        print_text(printer, text_of(self.sym))
+        printer.print_string(" ")
+        printer.print_attribute(shown(self.value))
+        if self.overridable is not None:
+            printer.print_string(" overridable")
+        printer.print_op_attributes(self.attributes)
+        printer.print_string(" : ")
+        printer.print_attribute(self.result.type)
+
+    @classmethod
+    def parse(cls, parser: Parser) -> Self:
+        name, value = parse_text(parser), read(parser.parse_attribute())
+        overridable = parser.parse_optional_keyword("overridable") is not None
+        attributes = parser.parse_optional_attr_dict()
+        parser.parse_punctuation(":")
+        op = cls.make(name, value, parser.parse_type(), overridable)
+        op.attributes.update(attributes)
+        return op
 
     @classmethod
     def make(cls, name: str, value: Attribute, type_: Attribute, overridable: bool = False) -> Self:
