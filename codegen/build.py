@@ -426,7 +426,10 @@ class FunctionBuilder:
     # vectors
 
     def splat(self, value: SSAValue, lanes: int) -> SSAValue:
-        """One scalar in all lanes."""
+        """One scalar in all lanes; of a constant a constant."""
+        owner = value.owner
+        if isinstance(owner, llvm.ConstantOp) and isinstance(owner.value, IntegerAttr | FloatAttr):
+            return self.const(owner.value.value.data, vector(lanes, value.type))
         return self.insert(llvmx.SplatOp, (value,), vector(lanes, value.type))
 
     def shuffle(self, a: SSAValue, b: SSAValue, lanes: Sequence[int]) -> SSAValue:

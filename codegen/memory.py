@@ -13,7 +13,7 @@ from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.utils.hints import isa
 
 from ..dialects import llvmx, vectorx
-from .build import I1, I8, I32, FunctionBuilder, bits_of, element_of, like
+from .build import BF16, I1, I8, I16, I32, FunctionBuilder, bits_of, element_of, like
 from .build import vector as vector_type
 from .scope import Scope, TranslateError, Translation, memory_type, operands
 
@@ -28,14 +28,18 @@ def _element(base: SSAValue) -> Attribute:
 
 
 def from_memory(f: FunctionBuilder, value: SSAValue, type_: Attribute) -> SSAValue:
-    """A loaded value as the value of `type_`: bytes become booleans."""
+    """A loaded value as the value of `type_`: bytes become booleans, 16 bits a bf16."""
+    if element_of(type_) == BF16:
+        return f.bitcast(value, type_)
     if element_of(type_) != I1:
         return value
     return f.icmp("ne", value, f.const(0, value.type))
 
 
 def to_memory(f: FunctionBuilder, value: SSAValue) -> SSAValue:
-    """A value as it lies in memory: booleans become bytes."""
+    """A value as it lies in memory: booleans become bytes, a bf16 its bits."""
+    if element_of(value.type) == BF16:
+        return f.bitcast(value, like(value.type, I16))
     return f.cast("zext", value, like(value.type, I8)) if element_of(value.type) == I1 else value
 
 

@@ -10,7 +10,7 @@ from xdsl.ir import Attribute, Block, Operation, SSAValue
 
 from ..dialects.dims import Dim
 from ..dialects.target import Target
-from .build import I8, I32, I64, PTR, FunctionBuilder, vector
+from .build import BF16, I8, I16, I32, I64, PTR, FunctionBuilder, vector
 from .dims import DimBuilder
 
 INDEX = IndexType()
@@ -34,8 +34,10 @@ def translate_type(type_: Attribute) -> Attribute:
 
 
 def memory_type(element: Attribute) -> Attribute:
-    """How an element lies in memory: i1 takes a byte, all else is itself."""
+    """How an element lies in memory: i1 takes a byte, bf16 is its bits (LLVM would widen masked loads of it)."""
     element = translate_type(element)
+    if element == BF16:
+        return I16
     return I8 if isinstance(element, IntegerType) and element.width.data == 1 else element
 
 
