@@ -3,6 +3,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+FOLDERS := codegen dialects frontend lowering rewrites runtime semantics tools
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-fast test-all check bench clean
 
@@ -38,7 +39,8 @@ test-all: $(VENV)/stamp-test ## every test, with an empty cache
 check: $(VENV)/stamp-check ## ruff, pyright (strict), import contracts, and what the wheel holds
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/pyright
+	rm -rf build/typing && mkdir -p build/typing/sardonyx && cp -r sardonyx/. $(FOLDERS) build/typing/sardonyx
+	$(BIN)/pyright --pythonpath $(BIN)/python
 	$(BIN)/lint-imports
 	$(BIN)/python -m pytest -q tests/test_packaging.py
 

@@ -168,7 +168,7 @@ class Outliner:
                 inputs.append(value)
             else:
                 constants[value] = constant
-        results = [
+        results: list[SSAValue] = [
             r for op in ops for r in op.results if any(root_op(u.operation, op.parent) not in members for u in r.uses)
         ]
         symbols = ordered_symbols([v.type for v in inputs], [*constants.values(), *ops])

@@ -46,15 +46,15 @@ def explain(module: ModuleOp) -> dict[str, Any]:
             calls.append(explain_call(module, op))
         elif not isinstance(op, NOT_HOSTED):
             hosted.append(operator_name(op))
+    guards = [op for op in main.walk() if isinstance(op, dims.AssumeOp)]
     report: dict[str, Any] = {
         "kernels": calls,
         "functions": explain_functions(module),
         "refused": list(explain_refusals(module, main)),
         "hosted": hosted,
         "guards": [
-            {"condition": op.condition.data, "why": op.why.data if op.why else ""}
-            for op in main.walk()
-            if isinstance(op, dims.AssumeOp)
+            {"condition": str(op.condition.data), "why": str(op.why.data) if op.why else ""}
+            for op in guards
         ],
     }
     arena = main.attributes.get("kernel.arena")

@@ -1,0 +1,250 @@
+"""Kernels to objects: each distinct kernel once, from the object cache where it is there, else in processes side by side.
+
+Building IR in Python takes about as long as LLVM does, so a worker takes a kernel the whole way down.  Workers are
+forked: they see the kernels where they are, and send back bytes.
+"""
+
+from __future__ import annotations
+
+import gc
+import hashlib
+import json
+import os
+import pickle
+import sys
+import time
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+
+from xdsl.dialects.builtin import StringAttr
+from xdsl.dialects.func import FuncOp
+
+from . import __version__
+from .codegen.kernels import checks_of, kernel_to_llvm
+from .codegen.llvm_text import emit
+from .codegen.objects import compile_object
+from .dialects.dims import ShapeAttr, parse_dims
+from .dialects.target import Target
+from .lowering.loops import lower_to_loops
+from .lowering.schedule import ScratchNeed
+from .lowering.tensor import lower_to_tensor
+from .pipeline import symbol_of
+from .runtime.errors import CompilerBug, Error
+
+FORK_FROM = 4
+"""So many kernels to build, at least, before a second process pays."""
+
+
+@dataclass(frozen=True)
+class KernelObject:
+    """One kernel, ready to link: its symbol, scratch in its own dims (bytes), checks by site, and machine code."""
+
+    symbol: str
+    shared_scratch: str
+    thread_scratch: str
+    checks: tuple[tuple[str, str], ...]
+    image: bytes
+    seconds: dict[str, float]
+
+    @property
+    def scratch(self) -> ScratchNeed:
+        return ScratchNeed(parse_dims(self.shared_scratch)[0], parse_dims(self.thread_scratch)[0])
+
+    def to_bytes(self) -> bytes:
+        """For the object cache: a line of JSON, then the image."""
+        head = {k: v for k, v in asdict(self).items() if k != "image"}
+        return json.dumps(head).encode() + b"\n" + self.image
+
+    @staticmethod
+    def from_bytes(data: bytes) -> KernelObject:
+        """What `to_bytes` wrote."""
+        head, _, image = data.partition(b"\n")
+        fields = json.loads(head)
+        fields["checks"] = tuple((code, message) for code, message in fields["checks"])
+        return KernelObject(**fields, image=image)
+
+
+def build_kernel(kernel: FuncOp, target: Target) -> KernelObject:
+    """Takes one kernel from the kernels level to an object; the function given is left as it is."""
+    seconds: dict[str, float] = {}
+    began = time.perf_counter()
+
+    def lap(name: str) -> None:
+        nonlocal began
+        now = time.perf_counter()
+        seconds[name] = now - began
+        began = now
+
+    symbol = symbol_of(kernel)
+    tensor = lower_to_tensor(kernel)
+    lap("tensor")
+    loops = lower_to_loops(tensor, target)
+    lap("loops")
+    module = kernel_to_llvm(loops, target, symbol)
+    lap("llvm")
+    text = emit(module)
+    lap("text")
+    image = compile_object(text, target)
+    lap("object")
+    checks = tuple((c.code.data, c.message.data) for c in checks_of(loops))
+    return KernelObject(symbol, scratch_text(loops, "kernel.scratch"), scratch_text(loops, "kernel.thread_scratch"),
+                        checks, image, seconds)  # fmt: skip
+
+
+def scratch_text(kernel: FuncOp, name: str) -> str:
+    """The scratch that a kernel reports, as an expression; "0" where it has none."""
+    attribute = kernel.attributes.get(name)
+    return str(attribute.data[0]) if isinstance(attribute, ShapeAttr) else "0"
+
+
+def object_key(kernel: FuncOp, target: Target) -> str:
+    """The object cache's key: the kernel's own, the target, and the product's version and sources."""
+    key = kernel.attributes["kernel.key"]
+    assert isinstance(key, StringAttr)
+    text = f"{key.data} {target} {compiler_digest()}"
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+_digest: list[str] = []
+
+
+def compiler_digest() -> str:
+    """A digest of the compiler's own sources: an object made by other code is never used."""
+    if not _digest:
+        from pathlib import Path
+
+        from . import codegen, dialects, lowering
+
+        h = hashlib.sha256(__version__.encode())
+        for package in (codegen, dialects, lowering):
+            for path in sorted(Path(package.__path__[0]).rglob("*.py")):
+                h.update(path.read_bytes())
+        _digest.append(h.hexdigest())
+    return _digest[0]
+
+
+def build_kernels(
+    kernels: Sequence[FuncOp],
+    target: Target,
+    load: Callable[[str], bytes | None],
+    store: Callable[[str, bytes], None],
+    processes: int,
+) -> Iterator[tuple[FuncOp, KernelObject]]:
+    """Every kernel's object, in no fixed order; `load` and `store` are the object cache's.
+
+    Raises the error of the first kernel that fails.
+    """
+    missing: list[FuncOp] = []
+    for kernel in kernels:
+        if (data := load(object_key(kernel, target))) is not None:
+            yield kernel, KernelObject.from_bytes(data)
+        else:
+            missing.append(kernel)
+    if len(missing) < FORK_FROM or processes < 2:
+        done: Iterator[tuple[FuncOp, KernelObject]] = ((k, build_named(k, target)) for k in missing)
+    else:
+        done = build_forked(missing, target, processes)
+    for kernel, built in done:
+        store(object_key(kernel, target), replace(built, seconds={}).to_bytes())
+        yield kernel, built
+
+
+def build_named(kernel: FuncOp, target: Target) -> KernelObject:
+    """Builds a kernel; an error of ours says which kernel it was and leaves its text in a file."""
+    try:
+        return build_kernel(kernel, target)
+    except Error:
+        raise
+    except Exception as e:
+        raise kernel_bug(kernel, e) from e
+
+
+def kernel_bug(kernel: FuncOp, error: Exception) -> CompilerBug:
+    """The error to raise when a kernel cannot be built."""
+    from tempfile import gettempdir
+
+    path = os.path.join(gettempdir(), f"sardonyx-reproducer-{kernel.sym_name.data}.mlir")
+    last = traceback.extract_tb(error.__traceback__)[-1]
+    with open(path, "w") as f:
+        f.write(f"// RUN: xdsl-opt %s -p sx-lower-to-tensor,sx-lower-to-loops\n{kernel}\n")
+    return CompilerBug(
+        f"bug: kernel '{kernel.sym_name.data}' failed with {type(error).__name__}: {error}"
+        f" ({os.path.basename(last.filename)}:{last.lineno})\n   = file: {path}",
+        reproducer=path,
+    )
+
+
+def build_forked(kernels: Sequence[FuncOp], target: Target, processes: int) -> Iterator[tuple[FuncOp, KernelObject]]:
+    """Builds in forked workers that take kernels from one queue (a pipe of numbers), so no worker idles."""
+    queue_out, queue_in = os.pipe()
+    for number in range(len(kernels)):
+        os.write(queue_in, number.to_bytes(4, "little"))
+    os.close(queue_in)
+    workers: list[tuple[int, int]] = []
+    sys.stdout.flush()
+    sys.stderr.flush()
+    for _ in range(min(processes, len(kernels))):
+        answers_out, answers_in = os.pipe()
+        pid = os.fork()
+        if pid == 0:
+            os.close(answers_out)
+            work(kernels, target, queue_out, answers_in)
+        os.close(answers_in)
+        workers.append((pid, answers_out))
+    os.close(queue_out)
+    try:
+        yield from collect(kernels, [fd for _, fd in workers])
+    finally:
+        for pid, fd in workers:
+            os.close(fd)
+            os.waitpid(pid, 0)
+
+
+def work(kernels: Sequence[FuncOp], target: Target, queue: int, answers: int) -> None:
+    """A worker's life: kernels until the queue is empty, answers as length and pickle; it never returns."""
+    status = 1
+    try:
+        gc.disable()
+        with os.fdopen(answers, "wb") as out:
+            while len(number := os.read(queue, 4)) == 4:
+                at = int.from_bytes(number, "little")
+                try:
+                    answer: tuple[int, KernelObject | Error] = (at, build_named(kernels[at], target))
+                except Error as e:
+                    answer = (at, e)
+                data = pickle.dumps(answer)
+                out.write(len(data).to_bytes(8, "little") + data)
+                out.flush()
+        status = 0
+    finally:
+        os._exit(status)
+
+
+def collect(kernels: Sequence[FuncOp], pipes: Sequence[int]) -> Iterator[tuple[FuncOp, KernelObject]]:
+    """Reads the workers' answers as they come."""
+    import select
+
+    buffers = {fd: bytearray() for fd in pipes}
+    open_pipes = set(pipes)
+    received = 0
+    while open_pipes:
+        ready, _, _ = select.select(list(open_pipes), [], [])
+        for fd in ready:
+            chunk = os.read(fd, 1 << 20)
+            if not chunk:
+                open_pipes.discard(fd)
+                continue
+            buffers[fd] += chunk
+            while len(buffers[fd]) >= 8:
+                size = int.from_bytes(buffers[fd][:8], "little")
+                if len(buffers[fd]) < 8 + size:
+                    break
+                at, answer = pickle.loads(bytes(buffers[fd][8 : 8 + size]))
+                del buffers[fd][: 8 + size]
+                if isinstance(answer, Error):
+                    raise answer
+                received += 1
+                yield kernels[at], answer
+    if received < len(kernels):
+        raise CompilerBug(f"bug: a compiler process died; {len(kernels) - received} kernels are not built")

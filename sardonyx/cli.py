@@ -1,0 +1,321 @@
+"""The command line: `sardonyx run | compile | bench | inspect | explain | compare | infer | simplify | opt | cache`.
+
+Exit codes: 0 ok, 1 a check failed, 2 usage, 3 model or input error, 4 unsupported, 70 our bug.  Every command takes
+`--json`.  Only the command that runs imports what it needs, so `--help` is quick.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from .runtime.errors import CompilerBug, Error, UnsupportedError
+
+if TYPE_CHECKING:
+    from .compiler import Program
+
+OK, CHECK_FAILED, USAGE, MODEL_ERROR, UNSUPPORTED, BUG = 0, 1, 2, 3, 4, 70
+
+MODEL = click.argument("model", type=click.Path(path_type=Path))
+JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead of text.")
+Command = Callable[..., Any]
+
+
+def compile_options(command: Command) -> Command:
+    """The options that every compiling command shares."""
+    for option in reversed((
+        click.option("--threads", type=click.IntRange(1), help="Threads to run on, the caller included."),
+        click.option("--assume", multiple=True, metavar="FACT", help='A guarded fact on sizes, such as "S == T".'),
+        click.option("--no-fuse", is_flag=True, help="One kernel for each operator."),
+        click.option("--exact", is_flag=True, help="No rewrite that changes rounding."),
+        click.option("--no-cache", is_flag=True, help="Neither read nor write the caches."),
+    )):  # fmt: skip
+        command = option(command)
+    return command
+
+
+def compiled(model: Path, options: dict[str, Any]) -> Program:
+    """The program for a model, with progress by phase on a terminal."""
+    from .compiler import compile
+
+    with progress() as report:
+        return compile(
+            model,
+            threads=options.get("threads"),
+            assume=options.get("assume") or (),
+            fuse=not options.get("no_fuse"),
+            exact=bool(options.get("exact")),
+            cache=not options.get("no_cache"),
+            progress=report,
+        )
+
+
+@contextmanager
+def progress() -> Iterator[Callable[[str, int, int], None] | None]:
+    """A line that follows the compiler on a terminal; nothing where standard error is a pipe or a file."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+    bar = Progress(TextColumn("{task.description:<16}"), BarColumn(24), MofNCompleteColumn(),
+                   console=Console(stderr=True), transient=True)  # fmt: skip
+    with bar:
+        task = bar.add_task("read", total=1)
+
+        def report(phase: str, done: int, total: int) -> None:
+            bar.update(task, description=phase, completed=done, total=total)
+
+        yield report
+
+
+def emit_result(value: Any, as_json: bool, text: str) -> None:
+    """Prints a command's result."""
+    click.echo(json.dumps(value, indent=1, default=str) if as_json else text)
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="sardonyx")
+def cli() -> None:
+    """Compile ONNX models to fused native kernels, run them, and see what happened."""
+
+
+@cli.command("run")
+@MODEL
+@click.option("--input", "inputs", multiple=True, metavar="NAME=@FILE.npy|NAME=2x3xf32[=VALUE]",
+              help="An input: from a file, or of a shape and type with one value (default: random).")  # fmt: skip
+@click.option("--size", "sizes", multiple=True, metavar="SYMBOL=N", help="The size of a symbol for random inputs.")
+@click.option("--output", type=click.Path(path_type=Path), help="Write all outputs into this .npz file.")
+@compile_options
+@JSON
+def run_command(
+    model: Path, inputs: tuple[str, ...], sizes: tuple[str, ...], output: Path | None, as_json: bool, **options: Any
+) -> None:
+    """Compile MODEL and run it once, on inputs given or random."""
+    import numpy as np
+
+    from .tools.feeds import make_feeds
+
+    program = compiled(model, options)
+    feeds = make_feeds(program.inputs, inputs, sizes)
+    outputs = program(feeds)
+    if output is not None:
+        np.savez(output, **{name: np.asarray(value) for name, value in outputs.items()})
+    described = {name: describe(value) for name, value in outputs.items()}
+    emit_result(described, as_json, "\n".join(f"{name}: {text}" for name, text in described.items()))
+
+
+def describe(value: Any) -> str:
+    """One line on a result: type, shape, range and the first values."""
+    import numpy as np
+
+    array = np.asarray(value)
+    head = f"{array.dtype}{list(array.shape)}"
+    if array.size == 0 or array.dtype.kind in "OUS":
+        return head
+    first = " ".join(f"{v}" for v in array.ravel()[:6].tolist())
+    return f"{head} min {array.min()} max {array.max()}: {first}{' ...' if array.size > 6 else ''}"
+
+
+@cli.command("compile")
+@MODEL
+@click.option("--emit", "level", help="Print this level: graph, kernels, tensor, loops, schedule, llvm, ll or asm.")
+@click.option("--kernel", "kernel_name", help="With --emit: only this kernel.")
+@click.option("--time-passes", is_flag=True, help="Print what each step took.")
+@click.option("-o", "output", type=click.Path(path_type=Path), help="Write the level's text to this file.")
+@compile_options
+@JSON
+def compile_command(
+    model: Path, level: str | None, kernel_name: str | None, time_passes: bool, output: Path | None, as_json: bool,
+    **options: Any,
+) -> None:  # fmt: skip
+    """Compile MODEL into the cache, or show it at one level."""
+    from .compiler import EMITTABLE, emitted
+
+    if level is None:
+        program = compiled(model, options)
+        report = program.explain().to_dict()
+        seconds = program.seconds
+        lines = [f"{len(report['kernels'])} kernel calls, {len(report['functions'])} distinct, hosted: "
+                 f"{', '.join(report['hosted']) or 'none'}"]  # fmt: skip
+        if time_passes:
+            lines += [f"  {name:<20} {value:8.3f} s" for name, value in seconds.items()]
+        emit_result({"kernels": len(report["kernels"]), "hosted": report["hosted"], "seconds": seconds}, as_json,
+                    "\n".join(lines))  # fmt: skip
+        return
+    if level not in EMITTABLE:
+        raise click.UsageError(f"no level {level!r}; there are {', '.join(EMITTABLE)}")
+    text, seconds = emitted(
+        model, level, kernel=kernel_name, assume=options["assume"], fuse=not options["no_fuse"], exact=options["exact"]
+    )
+    if output is not None:
+        output.write_text(text)
+    else:
+        click.echo(text)
+    if time_passes:
+        for name, value in seconds.items():
+            click.echo(f"{name:<20} {value:8.3f} s", err=True)
+
+
+@cli.command("inspect")
+@MODEL
+@click.option("--dims", "show_dims", is_flag=True, help="List symbols, where each is bound, and guards.")
+@JSON
+def inspect_command(model: Path, show_dims: bool, as_json: bool) -> None:
+    """What MODEL is: inputs, outputs, operators, opsets, sizes, symbols."""
+    from .tools.inspect import inspect_model, render_inspection
+
+    report = inspect_model(model, dims=show_dims)
+    emit_result(report, as_json, render_inspection(report))
+
+
+@cli.command("explain")
+@MODEL
+@compile_options
+@JSON
+def explain_command(model: Path, as_json: bool, **options: Any) -> None:
+    """What the compiler decided: kernels, fusions taken and refused with reasons, memory, guards, hosted operators."""
+    report = compiled(model, options).explain()
+    emit_result(report.to_dict(), as_json, str(report))
+
+
+@cli.command("compare")
+@MODEL
+@click.option("--with", "other", default="graph", show_default=True,
+              help="The other side: graph (numpy reference), tensor, unfused, or onnxruntime.")  # fmt: skip
+@click.option("--input", "inputs", multiple=True, metavar="NAME=@FILE.npy|NAME=2x3xf32[=VALUE]")
+@click.option("--size", "sizes", multiple=True, metavar="SYMBOL=N")
+@click.option("--rtol", default=1e-3, show_default=True)
+@click.option("--atol", default=1e-5, show_default=True)
+@compile_options
+@JSON
+def compare_command(
+    model: Path, other: str, inputs: tuple[str, ...], sizes: tuple[str, ...], rtol: float, atol: float, as_json: bool,
+    **options: Any,
+) -> None:  # fmt: skip
+    """Run MODEL twice, compiled and otherwise, and report the differences and the first node that differs."""
+    from .tools.compare import compare_model, render_comparison
+    from .tools.feeds import make_feeds
+
+    program = compiled(model, options)
+    feeds = make_feeds(program.inputs, inputs, sizes)
+    report = compare_model(model, program, feeds, other, rtol=rtol, atol=atol)
+    emit_result(report, as_json, render_comparison(report))
+    if not report["equal"]:
+        sys.exit(CHECK_FAILED)
+
+
+@cli.command("bench")
+@MODEL
+@click.option("--input", "inputs", multiple=True, metavar="NAME=@FILE.npy|NAME=2x3xf32[=VALUE]")
+@click.option("--size", "sizes", multiple=True, metavar="SYMBOL=N")
+@click.option("--seconds", default=2.0, show_default=True, help="How long to measure each side.")
+@compile_options
+@JSON
+def bench_command(
+    model: Path, inputs: tuple[str, ...], sizes: tuple[str, ...], seconds: float, as_json: bool, **options: Any
+) -> None:
+    """Time MODEL, beside onnxruntime where it is installed, in interleaved rounds."""
+    from .tools.bench import bench_model, render_bench
+    from .tools.feeds import make_feeds
+
+    program = compiled(model, options)
+    feeds = make_feeds(program.inputs, inputs, sizes)
+    report = bench_model(model, program, feeds, seconds=seconds, threads=options.get("threads"))
+    emit_result(report, as_json, render_bench(report))
+
+
+@cli.command("infer")
+@MODEL
+@click.option("-o", "output", type=click.Path(path_type=Path), required=True, help="The model with its dims.")
+@JSON
+def infer_command(model: Path, output: Path, as_json: bool) -> None:
+    """Write MODEL with every dim it can know: numbers, or expressions in the model's own symbols."""
+    import onnx
+
+    from .infer import infer_shapes
+
+    inferred = infer_shapes(model)
+    onnx.save(inferred, output)
+    emit_result({"output": str(output)}, as_json, f"wrote {output}")
+
+
+@cli.command("simplify")
+@MODEL
+@click.option("-o", "output", type=click.Path(path_type=Path), required=True, help="The simplified model.")
+@JSON
+def simplify_command(model: Path, output: Path, as_json: bool) -> None:
+    """Write MODEL simplified: same names, shapes and opset, fewer nodes; the log says which rule did what."""
+    from .compiler import simplified
+
+    report = simplified(model, output)
+    lines = [f"{rule}: {count}" for rule, count in report["rules"].items()]
+    emit_result(report, as_json, "\n".join([*lines, f"{report['before']} nodes -> {report['after']}"]))
+
+
+@cli.command("opt")
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option("-p", "passes", required=True, help="Passes, comma-separated, as xdsl-opt takes them.")
+def opt_command(file: Path, passes: str) -> None:
+    """Run single passes on IR text (or on an ONNX model) and print the result."""
+    from .tools.opt import run_passes
+
+    click.echo(run_passes(file, passes))
+
+
+@cli.group("cache")
+def cache_group() -> None:
+    """The caches of programs and objects."""
+
+
+@cache_group.command("info")
+@JSON
+def cache_info(as_json: bool) -> None:
+    """Where the caches are and how much they hold."""
+    from .runtime.cache import summary
+
+    report = summary()
+    emit_result(report, as_json, "\n".join(f"{key}: {value}" for key, value in report.items()))
+
+
+@cache_group.command("clear")
+@JSON
+def cache_clear(as_json: bool) -> None:
+    """Remove everything from the caches."""
+    from .runtime.cache import clear
+
+    removed = clear()
+    emit_result({"removed": removed}, as_json, f"removed {removed} entries")
+
+
+def main() -> None:
+    """Runs the command line and exits; errors of ours go to standard error in one piece."""
+    try:
+        cli(standalone_mode=False)
+    except click.exceptions.Abort:
+        sys.exit(130)
+    except click.ClickException as e:
+        e.show()
+        sys.exit(USAGE)
+    except CompilerBug as e:
+        fail(str(e), BUG)
+    except UnsupportedError as e:
+        fail(str(e), UNSUPPORTED)
+    except Error as e:
+        fail(str(e), MODEL_ERROR)
+    except KeyboardInterrupt:
+        sys.exit(130)
+
+
+def fail(message: str, status: int) -> None:
+    """Prints an error the way compilers do, and exits."""
+    text = message if message.startswith(("error:", "bug:")) else f"error: {message}"
+    click.echo(text, err=True)
+    sys.exit(status)

@@ -1,0 +1,103 @@
+"""Inputs for a program from the command line: files, constants, or random values of the right types and sizes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+
+from ..runtime.errors import InputError
+
+SHORT = {
+    "f16": "float16", "f32": "float32", "f64": "float64", "i8": "int8", "i16": "int16", "i32": "int32", "i64": "int64",
+    "u8": "uint8", "u16": "uint16", "u32": "uint32", "u64": "uint64", "i1": "bool", "bool": "bool",
+}  # fmt: skip
+DEFAULT_SIZE = 3
+
+
+class Spec(Protocol):
+    """What is asked of a program's input."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def dtype(self) -> Any: ...
+    @property
+    def shape(self) -> Sequence[int | str]: ...
+
+
+def make_feeds(specs: Sequence[Spec], given: Iterable[str], sizes: Iterable[str]) -> dict[str, Any]:
+    """A value for each input.
+
+    `given` are `name=@file.npy` or `name=2x3xf32` or `name=2x3xf32=0.5`; `sizes` are `N=8`.  What is not given is
+    random from a fixed seed; a symbol without a size takes it from a given input, else 3.  Raises InputError.
+    """
+    values: dict[str, Any] = {}
+    by_name = {s.name: s for s in specs}
+    rng = np.random.default_rng(0)
+    for text in given:
+        name, _, what = text.partition("=")
+        if name not in by_name:
+            raise InputError(f"the model has no input {name!r}; it has {', '.join(map(repr, by_name))}")
+        values[name] = load_array(name, what[1:]) if what.startswith("@") else constant(name, what, rng)
+    bound = symbol_sizes(by_name, values, sizes)
+    for spec in specs:
+        if spec.name not in values:
+            shape = [d if isinstance(d, int) else size_of(d, bound) for d in spec.shape]
+            values[spec.name] = random_array(np.dtype(spec.dtype), shape, rng)
+    return values
+
+
+def constant(name: str, text: str, rng: np.random.Generator) -> np.ndarray[Any, Any]:
+    """`2x3xf32=0.5` as an array; without a value, random."""
+    kind, _, value = text.partition("=")
+    *dims, short = kind.split("x")
+    if short not in SHORT or not all(d.isdigit() for d in dims):
+        raise InputError(f"input {name!r}: {kind!r} is no shape and type such as 2x3xf32")
+    dtype = np.dtype(SHORT[short])
+    shape = [int(d) for d in dims]
+    return np.full(shape, value, dtype) if value else random_array(dtype, shape, rng)
+
+
+def symbol_sizes(specs: Mapping[str, Spec], values: Mapping[str, Any], sizes: Iterable[str]) -> dict[str, int]:
+    """The sizes of symbols: those given, and those of the inputs given."""
+    bound: dict[str, int] = {}
+    for text in sizes:
+        name, _, number = text.partition("=")
+        if not number.isdigit():
+            raise InputError(f"{text!r} is no size such as N=8")
+        bound[name] = int(number)
+    for name, value in values.items():
+        for dim, size in zip(specs[name].shape, np.shape(value)):
+            if isinstance(dim, str) and dim.isidentifier():
+                bound.setdefault(dim, size)
+    return bound
+
+
+def size_of(expression: str, bound: Mapping[str, int]) -> int:
+    """The value of a dim, its symbols bound or else of the default size."""
+    names = set(re.findall(r"[^\W\d]\w*", expression)) - {"min", "max", "broadcast"}
+    scope: dict[str, Any] = {n: bound.get(n, DEFAULT_SIZE) for n in names}
+    scope |= {"min": min, "max": max, "broadcast": max, "__builtins__": {}}
+    return int(eval(expression, scope)) if names else int(expression)
+
+
+def random_array(dtype: np.dtype[Any], shape: Sequence[int], rng: np.random.Generator) -> np.ndarray[Any, Any]:
+    """Values that suit most models: normal floats, small integers, fair bools."""
+    if dtype.kind == "b":
+        return rng.integers(0, 2, shape).astype(dtype)
+    if dtype.kind in "iu":
+        return rng.integers(0, 3, shape).astype(dtype)
+    if dtype.kind in "OSU":
+        return np.full(shape, "text", object)
+    return rng.standard_normal(shape).astype(dtype)
+
+
+def load_array(name: str, path: str) -> np.ndarray[Any, Any]:
+    """An .npy file; no pickles. Raises InputError where it is missing or something else."""
+    try:
+        return np.load(path, allow_pickle=False)
+    except (OSError, ValueError) as e:
+        raise InputError(f"input {name!r}: {path}: {e}") from e
