@@ -27,11 +27,13 @@ from ...dialects.target import Target
 from ..policy import GRAIN_CYCLES
 from ..template import TemplateContext, whole
 from .emit import Emitter, Ix, plain
-from .panels import pack_across, pack_along, slack
+from .panels import AHEAD, pack_across, pack_along, slack
 from .register_tile import Products, RegisterTile, largest_rows
 
 FEW_ROWS = 4
 """Up to so many rows, a is read where it is, and several panels share each step to have enough sums in flight."""
+PREFETCH_CYCLES = 400
+"""How far ahead packed columns are asked for: what memory behind L2 takes to answer."""
 MOST_GROUPS = 64
 """Panels whose partial sums are kept at once, where there are several K blocks."""
 
@@ -58,9 +60,9 @@ class Plan:
         return RegisterTile(self.tail_rows, self.tile.vectors, self.tile.lanes)
 
 
-def depth_block(element_bytes: int, target: Target) -> int:
-    """K steps to a block: a panel of two vectors takes two thirds of L1.  The same for all shapes (see the module)."""
-    return max(64, target.l1 * 2 // 3 // (2 * target.vector_bytes) // 64 * 64)
+def depth_block(target: Target) -> int:
+    """K steps to a block: a panel of two vectors takes L1 once.  The same for all shapes (see the module)."""
+    return max(64, target.l1 // (2 * target.vector_bytes) // 64 * 64)
 
 
 def choose(products: Products, rows: Dim, columns: Dim, target: Target, panel: int | None = None) -> Plan:
@@ -70,7 +72,10 @@ def choose(products: Products, rows: Dim, columns: Dim, target: Target, panel: i
     registers = target.vector_registers - (0 if products.fused else 1)
     vectors = panel // lanes if panel else panel_columns(products, columns, target) // lanes
     most = largest_rows(registers, vectors)
-    depth = depth_block(products.bytes, target)
+    if panel is None and rows.is_const and most < rows.value <= largest_rows(registers, 1):
+        # one tile high: b is read once, where it is
+        vectors, most = 1, largest_rows(registers, 1)
+    depth = depth_block(target)
     panels, tail = 1, 0
     if not rows.is_const:
         height, tail = most, min(FEW_ROWS, most)
@@ -242,6 +247,8 @@ class MatmulBuilder:
 
     def build(self) -> None:
         e, plan, problem = self.e, self.plan, self.problem
+        if any(d == as_dim(0) for d in (*problem.batch, problem.rows, problem.columns)):
+            return
         rows, columns = e.dim(problem.rows), e.dim(problem.columns)
         blocks = rows.ceildiv(plan.row_block)
         groups = columns.ceildiv(plan.tile.columns)
@@ -412,11 +419,18 @@ class MatmulBuilder:
 
         buffer, starts, pitch, masks = self.column_vectors(group)
 
+        # panels follow one another, so what is ahead is the next panel; a few rows are limited by memory anyway
+        ahead = 0 if self.rows_in_place else max(8, 2 * PREFETCH_CYCLES // (tile.rows * tile.vectors))
+
         def vector(indices: list[Ix], v: int) -> SSAValue:
             [k] = indices
             per_panel = len(starts)
             start = starts[v * per_panel // tile.vectors]
             offset = v % (tile.vectors // per_panel) * tile.lanes
+            if ahead and self.columns_in_place:
+                e.prefetch(buffer, (k + AHEAD) * pitch + start + offset)
+            elif ahead and problem.column_factor.panel is not None:
+                e.prefetch(buffer, k * pitch + start + (offset + ahead * self.plan.panel))
             return e.load_vector(buffer, k * pitch + start + offset, tile.lanes, masks[v] if masks else None)
 
         return tile.accumulate(e, self.products, [self.steps], scalar, vector)

@@ -10,6 +10,9 @@ from ..element_types import byte_width
 from .emit import Emitter, Ix, lanes_of, scalar_type
 from .register_tile import Products
 
+AHEAD = 16
+"""Rows ahead that are asked for: they lie in other pages, which the hardware does not prefetch."""
+
 
 def transpose(e: Emitter, rows: Sequence[SSAValue]) -> list[SSAValue]:
     """As many vectors as each has lanes, transposed: 64 shuffles for 16 x 16, 24 for 8 x 8.
@@ -139,5 +142,6 @@ def pack_along(
     with e.loop(0, depth) as step:
         k = step.index
         for v, mask in enumerate(masks):
+            e.prefetch(source, (k + AHEAD) * source_pitch + source_at + v * lanes)
             vector = products.widen(e, e.load_vector(source, k * source_pitch + source_at + v * lanes, lanes, mask))
             e.store_vector(vector, panel, k * pitch + at + v * lanes)
