@@ -10,8 +10,8 @@ The graph-level executor, constant folding and hosted operators use them.  The p
 
 Floats are computed in float64 and rounded once to the result's type, by way of float32 for 16 bits and less, except
 where the standard names an intermediate precision.  What the standard leaves open is decided so: integers wrap; x / 0
-and x % 0 are 0; the least integer divided by -1 is itself; a float outside an integer type's range saturates, NaN
-gives 0; a random seed repeats its draw.
+and x % 0 are 0; the least integer divided by -1 is itself; a float outside an integer type's range saturates (below 32
+bits: to int32, of which the low bits stay), NaN gives 0; a random seed repeats its draw.
 """
 
 from .dtypes import DTYPES, NUMBERS, Array, Value, dtype_of

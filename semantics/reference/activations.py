@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from .dtypes import Array, axis_of, double, is_float, narrow
+from .dtypes import BFLOAT16, Array, axis_of, double, is_float, narrow
 from .mathematics import Function, rounded
 from .special import erfc
 
@@ -105,6 +105,37 @@ def softmax_of(x: Array, axis: int) -> Array:
     return e / np.sum(e, axis=axis, keepdims=True)
 
 
+def softmax_in(x: Array, axis: int, dtype: np.dtype) -> Array:
+    """Softmax of float64 `x` as an operator on `dtype` has it.
+
+    Of 16-bit floats it is the function body of the standard op by op, each rounded.  The standard's tests fix the sum
+    of the exponentials: of float16 rounded once, of bfloat16 at each addition (here pairwise, which loses little).
+    """
+    if x.size == 0 or dtype.itemsize > 2:
+        return double(narrow(softmax_of(x, axis), dtype))
+
+    def rounded_(y: Array) -> Array:
+        return double(narrow(y, dtype))
+
+    e = rounded_(np.exp(rounded_(x - np.max(x, axis=axis, keepdims=True))))
+    if dtype == BFLOAT16:
+        total = np.expand_dims(_pairwise(np.moveaxis(e, axis, 0), dtype), axis)
+    else:
+        total = rounded_(np.sum(e, axis=axis, keepdims=True))
+    return rounded_(e / total)
+
+
+def _pairwise(x: Array, dtype: np.dtype) -> Array:
+    """The sum over axis 0, each addition rounded to `dtype`: in halves, below eight terms one by one."""
+    count = len(x)
+    if count >= 8:
+        return double(narrow(_pairwise(x[: count // 2], dtype) + _pairwise(x[count // 2 :], dtype), dtype))
+    total = x[0]
+    for term in x[1:]:
+        total = double(narrow(total + term, dtype))
+    return total
+
+
 def log_softmax_of(x: Array, axis: int) -> Array:
     if x.size == 0:
         return x
@@ -113,7 +144,7 @@ def log_softmax_of(x: Array, axis: int) -> Array:
 
 
 def softmax(x: Array, /, *, axis: int = -1) -> Array:
-    return narrow(softmax_of(double(x), axis_of(axis, x.ndim)), x.dtype)
+    return narrow(softmax_in(double(x), axis_of(axis, x.ndim), x.dtype), x.dtype)
 
 
 def log_softmax(x: Array, /, *, axis: int = -1) -> Array:

@@ -1,4 +1,7 @@
-"""Attention in its variants, rotary embeddings and linear attention.  Computed in float64, rounded at the outputs."""
+"""Attention in its variants, rotary embeddings and linear attention.
+
+Computed in float64 and rounded at the outputs; Attention of 16-bit floats rounds after each step of its function body.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from .activations import softmax_of
+from .activations import softmax_in
 from .dtypes import Array, double, dtype_of, narrow
 from .mathematics import Function
 
@@ -60,10 +63,15 @@ def _visible(
     return allowed
 
 
-def _guarded_softmax(scores: Array) -> Array:
-    """Softmax over the last axis; zeros where every key is masked."""
+def _guarded_softmax(scores: Array, dtype: np.dtype) -> Array:
+    """Softmax over the last axis in `dtype`; zeros where every key is masked."""
     masked = np.all(np.isneginf(scores), axis=-1, keepdims=True)
-    return np.where(masked, 0.0, softmax_of(np.where(masked, 0.0, scores), -1))
+    return np.where(masked, 0.0, softmax_in(np.where(masked, 0.0, scores), scores.ndim - 1, dtype))
+
+
+def _step(dtype: np.dtype) -> Callable[[Array], Array]:
+    """What one step of the function body rounds to, kept in float64."""
+    return (lambda x: double(narrow(x, dtype))) if dtype.itemsize < 4 else np.asarray
 
 
 def attention(
@@ -94,19 +102,18 @@ def attention(
         key, value = np.concatenate([past_key, key], axis=2), np.concatenate([past_value, value], axis=2)
     batch, heads, queries, size = query.shape
     total = key.shape[2]
-    factor = 1 / np.sqrt(size) if scale is None else scale
-    raw = np.matmul(double(query) * factor, double(shared_heads(key, heads)).swapaxes(-1, -2))
-    capped = softcap * np.tanh(raw / softcap) if softcap else raw
+    root = np.sqrt(1 / np.sqrt(size) if scale is None else scale)
+    step = _step(q.dtype)
+    left, right = (step(double(x) * step(root)) for x in (query, shared_heads(key, heads)))
+    raw = step(np.matmul(left, right.swapaxes(-1, -2)))
+    capped = step(softcap * step(np.tanh(step(raw / softcap)))) if softcap else raw
     valid = None if nonpad_kv_seqlen is None else nonpad_kv_seqlen.astype(np.int64)
     offset = np.full(batch, past) if valid is None or past else valid - queries
     allowed = _visible(queries, total, offset, valid, bool(is_causal), left_window_size, right_window_size)
-    biased = np.where(allowed, capped + _additive_mask(attn_mask, total), -np.inf)
-    if softmax_precision is None:
-        weights = _guarded_softmax(biased)
-    else:
-        precise = dtype_of(softmax_precision)
-        weights = double(narrow(_guarded_softmax(double(narrow(biased, precise))), precise))
-    y = narrow(np.matmul(weights, double(shared_heads(value, heads))), q.dtype)
+    biased = np.where(allowed, step(capped + _additive_mask(attn_mask, total)), -np.inf)
+    precision = q.dtype if softmax_precision is None else dtype_of(softmax_precision)
+    weights = _guarded_softmax(double(narrow(biased, precision)), precision)
+    y = narrow(np.matmul(step(weights), double(shared_heads(value, heads))), q.dtype)
     shown = (raw, capped, biased, weights)[qk_matmul_output_mode]
     return y if q.ndim == 4 else join_heads(y), key, value, narrow(shown, q.dtype)
 
@@ -131,7 +138,7 @@ def flex_attention(
     scores = narrow(scores, precision)
     if score_mod is not None:
         (scores,) = score_mod(scores)
-    weights = narrow(softmax_of(double(scores), -1), precision)
+    weights = narrow(softmax_in(double(scores), 3, precision), precision)
     if prob_mod is not None:
         (weights,) = prob_mod(weights)
     return narrow(np.matmul(double(weights), double(shared_heads(v, heads))), q.dtype)
@@ -191,7 +198,7 @@ def linear_attention(
     factor = scale or 1 / np.sqrt(q.shape[3])
     state = np.zeros((batch, heads, size, v.shape[3])) if past_state is None else double(past_state)
     gated, delta = "gated" in update_rule, "delta" in update_rule
-    if gated and decay is None or delta and beta is None:
+    if (gated and decay is None) or (delta and beta is None):
         raise ValueError(f"LinearAttention by {update_rule!r} lacks its decay or beta")
     keep = np.exp(double(split_heads(decay, heads))) if gated and decay is not None else None
     rate = double(beta).transpose(0, 2, 1)[..., None] if delta and beta is not None else None

@@ -1,6 +1,7 @@
 """Conversion between element types: Cast, CastLike and BitCast.
 
-Where the standard leaves a result open (a float outside the range of an integer type), values saturate and NaN is 0.
+Where the standard leaves a result open, a float outside the range of an integer type: it saturates to that type, or of
+types below 32 bits to int32 first and then loses the high bits (so do the standard's own tests); NaN is 0.
 """
 
 from __future__ import annotations
@@ -71,13 +72,13 @@ def _to_integer(x: Array, to: np.dtype) -> Array:
 
 
 def _float_to_integer(x: Array, to: np.dtype) -> Array:
-    low, high = integer_range(to)
+    target = np.dtype(np.int32) if to.itemsize < 4 else to
+    low, high = integer_range(target)
     whole = np.trunc(np.where(np.isnan(x), 0.0, x))
     # 2**63 - 1 and 2**64 - 1 are no doubles: what reaches 2**63 or 2**64 is set apart
     inside = (whole >= float(low)) & (whole < float(high + 1))
-    carrier = np.uint64 if to == np.uint64 else np.int64
-    kept = np.where(inside, whole, 0.0).astype(carrier)
-    result = np.where(inside, kept, np.where(whole < 0, np.array(low, carrier), np.array(high, carrier)))
+    kept = np.where(inside, whole, 0.0).astype(target)
+    result = np.where(inside, kept, np.where(whole < 0, np.array(low, target), np.array(high, target)))
     return _wrap_small(result, to) if to in SMALL_INTS else result.astype(to)
 
 

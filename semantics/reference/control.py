@@ -7,7 +7,7 @@ from itertools import count, islice
 
 import numpy as np
 
-from .dtypes import Array, Value, axis_of, scalar_of
+from .dtypes import Array, Value, axis_of, integer_of, scalar_of
 from .mathematics import Function
 
 Graph = Callable[..., tuple[Value, ...]]
@@ -27,19 +27,17 @@ def loop(
     """
     carried = list(initial)
     scanned: list[list[Array]] = [[] for _ in range(outputs - len(carried))]
-    trips = count() if trip_count is None else range(int(scalar_of(trip_count)))  # pyright: ignore[reportArgumentType]
-    going: object = True if cond is None else scalar_of(cond)
+    trips = count() if trip_count is None else range(integer_of(trip_count))
+    going = np.array(True) if cond is None else cond
     for i in trips:
-        if not going:
+        if cond is not None and not scalar_of(going):
             break
-        flag, *results = body(np.array(i, dtype=np.int64), np.array(going, dtype=np.bool_), *carried)
+        going, *results = body(np.array(i, dtype=np.int64), going, *carried)
         carried = results[: len(carried)]
         for into, value in zip(scanned, results[len(carried) :], strict=True):
             assert isinstance(value, np.ndarray)
             into.append(value)
-        if cond is not None:
-            assert isinstance(flag, np.ndarray)
-            going = scalar_of(flag)
+        assert isinstance(going, np.ndarray)
     return (*carried, *(np.stack(s) if s else np.zeros(0, np.float32) for s in scanned))
 
 
@@ -63,8 +61,7 @@ def scan(
     scanned: list[list[Array]] = [[] for _ in range(outputs - len(states))]
     for t in range(steps):
         elements = [
-            np.take(x, steps - 1 - t if back else t, axis=a)
-            for x, a, back in zip(sources, axes, backward, strict=True)
+            np.take(x, steps - 1 - t if back else t, axis=a) for x, a, back in zip(sources, axes, backward, strict=True)
         ]
         results = body(*states, *elements)
         states = list(results[: len(states)])

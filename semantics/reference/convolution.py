@@ -93,7 +93,7 @@ def conv_integer(
 
 
 def scatter_windows(columns: Array, windows: Windows, spatial: Sequence[int]) -> Array:
-    """Add [N, C, kernel..., places...] onto [N, C, spatial...] where the windows lie; what falls into padding is lost."""
+    """Add [N, C, kernel..., places...] onto [N, C, spatial...] where the windows lie; padding is cut off."""
     rank = len(windows.kernel)
     inner = [b + size + a for b, size, a in zip(windows.before, spatial, windows.after, strict=True)]
     full = [max(n, i) for n, i in zip(windows.covered, inner, strict=True)]

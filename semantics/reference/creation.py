@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from .casting import convert
-from .dtypes import BFLOAT16, FLOAT16, Array, dtype_of, integers, narrow, scalar_of, single, strings
+from .dtypes import BFLOAT16, FLOAT16, Array, dtype_of, integer_of, integers, narrow, scalar_of, single, strings
 from .mathematics import Function
 
 
@@ -23,7 +23,12 @@ def constant(
     value_strings: Sequence[str] | None = None,
 ) -> Array:
     """The one attribute that is given; `sparse_value` comes as the dense tensor that it stands for."""
-    for given, dtype in ((value_float, np.float32), (value_floats, np.float32), (value_int, np.int64), (value_ints, np.int64)):
+    for given, dtype in (
+        (value_float, np.float32),
+        (value_floats, np.float32),
+        (value_int, np.int64),
+        (value_ints, np.int64),
+    ):
         if given is not None:
             return np.array(given, dtype=dtype)
     if value_string is not None:
@@ -61,15 +66,15 @@ def range_(start: Array, limit: Array, delta: Array, /, *, stash_type: int = 1) 
 
 
 def _range(start: Array, limit: Array, delta: Array) -> Array:
-    first, end, step = (scalar_of(single(v)) for v in (start, limit, delta))
-    if step == 0:
+    if scalar_of(single(delta)) == 0:
         raise ValueError("Range with delta 0")
     if start.dtype.kind in "iu":
-        count = max(-((first - end) // step), 0)  # pyright: ignore[reportOperatorIssue]  # exact ceiling
+        first, end, step = map(integer_of, (start, limit, delta))
+        count = max(-((first - end) // step), 0)  # the exact ceiling
         return (np.arange(count) * step + first).astype(start.dtype)
-    wide = single(start).dtype.type
-    count = max(int(np.ceil((wide(end) - wide(first)) / wide(step))), 0)  # pyright: ignore[reportArgumentType]
-    return narrow(wide(first) + np.arange(count).astype(wide) * wide(step), start.dtype)  # pyright: ignore[reportArgumentType]
+    origin, bound, stride = (single(v).reshape(()) for v in (start, limit, delta))
+    count = max(int(np.ceil((bound - origin) / stride)), 0)
+    return narrow(origin + np.arange(count).astype(origin.dtype) * stride, start.dtype)
 
 
 CREATION: dict[str, Function] = {

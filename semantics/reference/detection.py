@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from .dtypes import Array, double, scalar_of
+from .dtypes import Array, double, integer_of
 from .mathematics import Function
 
 
@@ -38,8 +38,8 @@ def non_max_suppression(
     *,
     center_point_box: int = 0,
 ) -> Array:
-    """[selected, 3] rows of batch, class and box, by falling score within a class; of equal scores the lower box first."""
-    limit = 0 if max_output_boxes_per_class is None else int(scalar_of(max_output_boxes_per_class))  # pyright: ignore[reportArgumentType]
+    """[selected, 3] rows of batch, class and box; in a class by falling score, of equal scores the lower box first."""
+    limit = 0 if max_output_boxes_per_class is None else integer_of(max_output_boxes_per_class)
     threshold = 0.0 if iou_threshold is None else float(double(iou_threshold).reshape(()))
     least = -np.inf if score_threshold is None else float(double(score_threshold).reshape(()))
     selected: list[tuple[int, int, int]] = []

@@ -150,6 +150,13 @@ def scalar_of(x: Array) -> object:
     return x.reshape(()).item()
 
 
+def integer_of(x: Array) -> int:
+    """The only element of a tensor of one element as a Python integer.  Raises ValueError for any other size."""
+    if x.size != 1:
+        raise ValueError(f"a tensor of one element is expected, not of shape {list(x.shape)}")
+    return int(x.reshape(-1)[0])
+
+
 def axis_of(axis: int, rank: int) -> int:
     """A possibly negative axis as a number in [0, rank).  Raises ValueError outside [-rank, rank)."""
     if not -rank <= axis < rank:

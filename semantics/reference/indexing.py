@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from .dtypes import Array, axis_of, double, integers, is_float, is_string, narrow, scalar_of, single, text
+from .dtypes import Array, axis_of, double, integer_of, integers, is_float, is_string, narrow, single, text
 from .mathematics import Function
 
 
@@ -28,7 +28,7 @@ def _element_grid(data: Array, indices: Array, axis: int) -> tuple[Array, ...]:
     """The full index into `data` of each element of `indices`."""
     if data.ndim != indices.ndim:
         raise ValueError(f"indices of rank {indices.ndim} for data of rank {data.ndim}")
-    grid = list(np.indices(indices.shape, sparse=True))
+    grid: list[Array] = list(np.indices(indices.shape, sparse=True))
     for i, n in enumerate(indices.shape):
         if i != axis and n > data.shape[i]:
             raise ValueError(f"indices of shape {list(indices.shape)} for data of shape {list(data.shape)}")
@@ -132,7 +132,7 @@ def non_zero(x: Array, /) -> Array:
 
 
 def one_hot(indices: Array, depth: Array, values: Array, /, *, axis: int = -1) -> Array:
-    count = int(scalar_of(depth))  # pyright: ignore[reportArgumentType]
+    count = integer_of(depth)
     axis = axis_of(axis, indices.ndim + 1)
     chosen = indices.astype(np.int64) if indices.dtype.kind != "u" else indices.astype(np.uint64).astype(np.int64)
     chosen = np.expand_dims(np.where(chosen < 0, chosen + count, chosen), axis)

@@ -33,8 +33,8 @@ def gemm(
     *,
     alpha: float = 1.0,
     beta: float = 1.0,
-    transA: int = 0,  # noqa: N803  (the schema's spelling)
-    transB: int = 0,  # noqa: N803
+    transA: int = 0,
+    transB: int = 0,
 ) -> Array:
     """alpha * A' @ B' + beta * C.  Of integers the scaled terms are truncated before the sum."""
     left, right = a.T if transA else a, b.T if transB else b

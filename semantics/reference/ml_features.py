@@ -195,9 +195,7 @@ def one_hot_encoder(
     return result.reshape(*x.shape, len(categories))
 
 
-def scaler(
-    x: Array, /, *, offset: Sequence[float] | None = None, scale: Sequence[float] | None = None
-) -> Array:
+def scaler(x: Array, /, *, offset: Sequence[float] | None = None, scale: Sequence[float] | None = None) -> Array:
     shift = np.array(offset if offset else [0.0])
     factor = np.array(scale if scale else [1.0])
     return narrow((double(x) - shift) * factor, np.dtype(np.float32))

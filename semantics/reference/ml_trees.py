@@ -197,7 +197,8 @@ def _forest_of_nodes(
 
     kept = np.array([m != "LEAF" for m in modes], dtype=np.bool_)
     trees = np.array(tree_ids, dtype=np.int64)
-    children = {(tree, c) for tree, m, y, n in zip(tree_ids, modes, yes, no, strict=True) if m != "LEAF" for c in (y, n)}
+    links = zip(tree_ids, modes, yes, no, strict=True)
+    children = {(tree, child) for tree, mode, *pair in links if mode != "LEAF" for child in pair}
     first: dict[int, tuple[int, int]] = {}
     for name in names:  # the root is the first node that is nobody's child
         if name not in children:

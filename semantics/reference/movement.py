@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from .dtypes import Array, axes_of, axis_of, integers, is_string, scalar_of
+from .dtypes import Array, axes_of, axis_of, integer_of, integers, is_string
 from .mathematics import Function
 
 
@@ -112,9 +112,7 @@ def slice_bounds(extent: int, start: int, end: int, step: int) -> slice:
     return slice(first, None if last < 0 else last, step)
 
 
-def slice_(
-    data: Array, starts: Array, ends: Array, axes: Array | None = None, steps: Array | None = None, /
-) -> Array:
+def slice_(data: Array, starts: Array, ends: Array, axes: Array | None = None, steps: Array | None = None, /) -> Array:
     chosen = list(range(starts.size)) if axes is None else axes_of(integers(axes), data.ndim)
     strides = [1] * starts.size if steps is None else integers(steps)
     index = [slice(None)] * data.ndim
@@ -220,7 +218,7 @@ def space_to_depth(x: Array, /, *, blocksize: int, mode: str = "DCR") -> Array:
 
 
 def trilu(x: Array, k: Array | None = None, /, *, upper: int = 1) -> Array:
-    diagonal = 0 if k is None else int(scalar_of(k))  # pyright: ignore[reportArgumentType]
+    diagonal = 0 if k is None else integer_of(k)
     rows, columns = np.arange(x.shape[-2])[:, None], np.arange(x.shape[-1])
     kept = columns - rows >= diagonal if upper else columns - rows <= diagonal
     return np.where(kept, x, np.array(zero_of(x.dtype), dtype=x.dtype))

@@ -32,9 +32,9 @@ def max_pool(
     """The greatest element of each window and, on request, its index into `x` flattened (padding does not count)."""
     windows = windows_of(x.shape[2:], kernel_shape, strides, dilations, pads, auto_pad, ceil_mode)
     values = single(x)
-    least = np.array(lowest(x.dtype), x.dtype).astype(values.dtype)[()]
+    least = float(np.array(lowest(x.dtype), x.dtype))  # of a float or a byte
     view = patches(padded(values, windows, least), windows)
-    y = narrow(np.max(view, axis=_kernel_axes(x), initial=least), x.dtype)
+    y = narrow(np.max(view, axis=_kernel_axes(x), initial=values.dtype.type(least)), x.dtype)
     return (y,) if outputs < 2 else (y, _max_indices(x, view, windows, storage_order))
 
 

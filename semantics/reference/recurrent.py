@@ -271,9 +271,7 @@ def lstm(
     cells: list[LstmCell] = []
     for d in range(directions):
         projected.append(data @ double(w)[d].T + sum(_biases(b, d, 4, hidden)))
-        cells.append(
-            LstmCell(_times(double(r)[d].T), peepholes_of(p, d, hidden), functions[d], bool(input_forget))
-        )
+        cells.append(LstmCell(_times(double(r)[d].T), peepholes_of(p, d, hidden), functions[d], bool(input_forget)))
     states = (_swapped(initial_h, layout), _swapped(initial_c, layout))
     y, last_h, last_c = run_lstm(projected, cells, direction, sequence_lens, *states)
     return _delivered(y, [last_h, last_c], layout, x.dtype)

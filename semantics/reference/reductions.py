@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from .casting import convert
-from .dtypes import Array, axes_of, axis_of, double, highest, integers, is_float, lowest, narrow, scalar_of, single
+from .dtypes import Array, axes_of, axis_of, double, highest, integer_of, integers, is_float, lowest, narrow, single
 from .mathematics import Function
 
 Axes = tuple[int, ...]
@@ -100,7 +100,7 @@ def _log_sum_exp(x: Array, axes: Axes, keep: bool) -> Array:
 
 
 def _running(x: Array, axis: Array, exclusive: int, reverse: int, ufunc: np.ufunc) -> Array:
-    along = axis_of(int(scalar_of(axis)), x.ndim)  # pyright: ignore[reportArgumentType]
+    along = axis_of(integer_of(axis), x.ndim)
     values = _wide(x)
     if reverse:
         values = np.flip(values, along)

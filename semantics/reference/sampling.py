@@ -35,7 +35,9 @@ class Axis:
         if mode == "pytorch_half_pixel":
             return (x + 0.5) / self.scale - 0.5 if self.resized > 1 else np.zeros_like(x)
         if mode == "align_corners":
-            return x * ((self.extent - 1) / (self.resized - 1)) if self.resized > 1 else np.zeros_like(x)
+            # the length that a scale asks for counts, before it is rounded down: the standard's tests have it so
+            asked = self.scale * self.extent
+            return x * ((self.extent - 1) / (asked - 1)) if self.resized > 1 else np.zeros_like(x)
         if mode == "asymmetric":
             return x / self.scale
         if mode == "tf_crop_and_resize":
@@ -180,9 +182,7 @@ def _extrapolated(y: Array, plan: dict[int, Axis], places: dict[int, Array], val
 
 
 def upsample(x: Array, scales: Array, /, *, mode: str = "nearest") -> Array:
-    return resize(
-        x, None, scales, mode=mode, coordinate_transformation_mode="asymmetric", nearest_mode="floor"
-    )
+    return resize(x, None, scales, mode=mode, coordinate_transformation_mode="asymmetric", nearest_mode="floor")
 
 
 def affine_grid(theta: Array, size: Array, /, *, align_corners: int = 0) -> Array:
@@ -290,7 +290,11 @@ def roi_align(
     sampling_ratio: int = 0,
     spatial_scale: float = 1.0,
 ) -> Array:
-    """Means (or maxima) of bilinear samples in the bins of each region; [regions, C, height, width]."""
+    """Means of bilinear samples in the bins of each region; [regions, C, height, width].
+
+    Mode "max" is the greatest of the samples' corner pixels times their weights, as the standard's tests and
+    onnxruntime have it (not of the interpolated samples).
+    """
     if mode not in ("avg", "max"):
         raise ValueError(f"RoiAlign has no mode {mode!r}")
     half_pixel = coordinate_transformation_mode == "half_pixel"
@@ -302,7 +306,8 @@ def roi_align(
             width, height = max(width, 1.0), max(height, 1.0)
         ys, rows = _samples(top, height, output_height, sampling_ratio)
         xs, columns = _samples(left, width, output_width, sampling_ratio)
-        samples = _bilinear(double(x[batch]), ys, xs)
+        corners = _weighted_corners(double(x[batch]), ys, xs)
+        samples = np.sum(corners, axis=0) if mode == "avg" else np.max(corners, axis=0)
         bins = samples.reshape(x.shape[1], output_height, rows, output_width, columns)
         result[r] = bins.mean(axis=(2, 4)) if mode == "avg" else bins.max(axis=(2, 4))
     return narrow(result, x.dtype)
@@ -311,17 +316,23 @@ def roi_align(
 def _samples(start: float, length: float, bins: int, sampling_ratio: int) -> tuple[Array, int]:
     """Sampling places along one axis, and how many there are in a bin."""
     count = sampling_ratio if sampling_ratio > 0 else max(int(np.ceil(length / bins)), 1)
-    size = length / bins
-    return start + np.arange(bins * count) // count * size + (np.arange(bins * count) % count + 0.5) * size / count, count
+    number, size = np.arange(bins * count), length / bins
+    return start + number // count * size + (number % count + 0.5) * size / count, count
 
 
-def _bilinear(image: Array, ys: Array, xs: Array) -> Array:
-    """image [C, H, W] at all pairs of places; 0 more than one element outside, else clamped to the edge."""
-    matrices: list[Array] = []
+def _weighted_corners(image: Array, ys: Array, xs: Array) -> Array:
+    """[4, C, ys, xs]: the four pixels of image [C, H, W] round each pair of places, times their bilinear weights.
+
+    Places up to one element outside count as the edge; those further out weigh nothing.
+    """
+    sides: list[list[tuple[Array, Array]]] = []
     for places, extent in ((ys, image.shape[1]), (xs, image.shape[2])):
-        matrix = weight_matrix(np.clip(places, 0, extent - 1), extent, _triangle, 1, 1.0, False)
-        matrices.append(np.where(((places < -1) | (places > extent))[:, None], 0.0, matrix))
-    return matrices[0] @ image @ matrices[1].T
+        inside = (places >= -1) & (places <= extent)
+        at = np.clip(places, 0, extent - 1)
+        low = np.minimum(np.floor(at), max(extent - 2, 0)).astype(np.int64)
+        high = np.minimum(low + 1, extent - 1)
+        sides.append([(low, np.where(inside, low + 1 - at, 0.0)), (high, np.where(inside, at - low, 0.0))])
+    return np.stack([image[:, i][:, :, j] * (p[:, None] * q) for i, p in sides[0] for j, q in sides[1]])
 
 
 SAMPLING: dict[str, Function] = {

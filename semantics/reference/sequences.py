@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from .dtypes import Array, Value, axis_of, integers, scalar_of
+from .dtypes import Array, Value, axis_of, integer_of, integers
 from .mathematics import Function
 
 
@@ -12,7 +12,7 @@ def _place(position: Array | None, count: int, default: int) -> int:
     """A position in [-count, count) as a list index.  Raises IndexError outside."""
     if position is None:
         return default
-    place = int(scalar_of(position))  # pyright: ignore[reportArgumentType]
+    place = integer_of(position)
     if not -count <= place < count:
         raise IndexError(f"position {place} in a sequence of {count}")
     return place % count
@@ -40,7 +40,7 @@ def sequence_erase(sequence: list[Value], position: Array | None = None, /) -> l
 
 def sequence_insert(sequence: list[Value], tensor: Value, position: Array | None = None, /) -> list[Value]:
     count = len(sequence)
-    place = count if position is None else int(scalar_of(position))  # pyright: ignore[reportArgumentType]
+    place = count if position is None else integer_of(position)
     if not -count <= place <= count:
         raise IndexError(f"position {place} in a sequence of {count}")
     place = place + count if place < 0 else place
@@ -64,7 +64,7 @@ def split_to_sequence(x: Array, split: Array | None = None, /, *, axis: int = 0,
     along = axis_of(axis, x.ndim)
     extent = x.shape[along]
     if split is None or split.ndim == 0:
-        size = 1 if split is None else int(scalar_of(split))  # pyright: ignore[reportArgumentType]
+        size = 1 if split is None else integer_of(split)
         if size <= 0:
             raise ValueError(f"SplitToSequence into parts of {size}")
         ends = list(range(size, extent, size))

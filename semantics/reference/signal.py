@@ -1,4 +1,7 @@
-"""Fourier transforms, window functions and the mel filter bank."""
+"""Fourier transforms, window functions and the mel filter bank.
+
+Transforms run in float32 for float32 and narrower signals (numpy keeps the precision), else in float64.
+"""
 
 from __future__ import annotations
 
@@ -7,22 +10,23 @@ from collections.abc import Sequence
 import numpy as np
 
 from .casting import convert
-from .dtypes import Array, axis_of, double, dtype_of, narrow, scalar_of
+from .dtypes import Array, axis_of, double, dtype_of, integer_of, narrow, single
 from .mathematics import Function
 
 
 def _number(x: Array) -> int:
-    return int(scalar_of(x))  # pyright: ignore[reportArgumentType]
+    return integer_of(x)
 
 
 def _complex(x: Array) -> Array:
-    """[..., 1] or [..., 2] as complex128 [...]."""
-    wide = double(x)
-    return wide[..., 0] + (1j * wide[..., 1] if x.shape[-1] == 2 else 0.0)
+    """[..., 1] or [..., 2] as complex [...] of the signal's precision."""
+    wide = single(x)
+    imaginary = wide[..., 1] if x.shape[-1] == 2 else np.zeros_like(wide[..., 0])
+    return wide[..., 0] + np.array(1j, np.complex64) * imaginary
 
 
 def _pairs(x: Array, dtype: np.dtype) -> Array:
-    return narrow(np.stack([x.real, x.imag], axis=-1), dtype)
+    return narrow(np.stack([np.real(x), np.imag(x)], axis=-1), dtype)
 
 
 def dft(
@@ -58,7 +62,7 @@ def stft(
         length = _number(frame_length)
     else:
         length = total if window is None else window.shape[0]
-    weights = np.ones(length) if window is None else double(window)
+    weights = np.ones(length, np.float32) if window is None else single(window)
     if len(weights) != length:
         raise ValueError(f"a window of {len(weights)} for frames of {length}")
     frames = max((total - length) // step + 1, 0)

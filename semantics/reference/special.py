@@ -49,9 +49,7 @@ def _polynomial(coefficients: tuple[float, ...], x: Array) -> Array:
 def _tail(a: Array) -> Array:
     """erfc of a >= 1.25."""
     s = 1.0 / (a * a)
-    ratio = np.where(
-        a < 1 / 0.35, _polynomial(_RA, s) / _polynomial(_SA, s), _polynomial(_RB, s) / _polynomial(_SB, s)
-    )
+    ratio = np.where(a < 1 / 0.35, _polynomial(_RA, s) / _polynomial(_SA, s), _polynomial(_RB, s) / _polynomial(_SB, s))
     # exp(-a*a) loses digits for large a: split a*a into an exact square and the rest
     head = a.astype(np.float32).astype(np.float64)
     return np.exp(-head * head - 0.5625) * np.exp((head - a) * (head + a) + ratio) / a

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from .activations import log_softmax_of
-from .dtypes import Array, double, narrow, scalar_of
+from .dtypes import Array, double, integer_of, narrow, scalar_of
 from .mathematics import Function
 
 
@@ -105,7 +105,7 @@ def adam(
     norm_coefficient: float = 0.0,
     norm_coefficient_post: float = 0.0,
 ) -> tuple[Array, ...]:
-    r, t = double(rate).reshape(()), int(scalar_of(count))  # pyright: ignore[reportArgumentType]
+    r, t = double(rate).reshape(()), integer_of(count)
     if t > 0:
         r = r * np.sqrt(1 - beta**t) / (1 - alpha**t)
 

@@ -78,14 +78,14 @@ def _count(free: int, stride: int, limit: int, ceil_mode: bool) -> int:
     return max(count - ((count - 1) * stride >= limit), 0)
 
 
-def padded(x: Array, windows: Windows, fill: object) -> Array:
+def padded(x: Array, windows: Windows, fill: float) -> Array:
     """`x` with its spatial axes filled up to what the windows cover."""
     beyond = [n - b - size for n, b, size in zip(windows.covered, windows.before, x.shape[2:], strict=True)]
     width = [max(a, n, 0) for a, n in zip(windows.after, beyond, strict=True)]
     if not any(windows.before) and not any(width):
         return x
     amounts = [(0, 0), (0, 0), *zip(windows.before, width, strict=True)]
-    return np.pad(x, amounts, constant_values=fill)  # pyright: ignore[reportArgumentType]
+    return np.pad(x, amounts, constant_values=fill)
 
 
 def patches(x: Array, windows: Windows) -> Array:
