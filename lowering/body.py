@@ -17,8 +17,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from xdsl.dialects import arith, linalg, memref, scf, tensor, vector
+from xdsl.dialects import arith, memref, scf, tensor, vector
 from xdsl.dialects.builtin import FloatAttr, IndexType, IntegerAttr, VectorType, i1
+from xdsl.dialects.linalg import ops as linalg
 from xdsl.ir import Attribute, Block, BlockArgument, Operation, Region, SSAValue
 
 from ..dialects import kernel, vectorx
@@ -68,11 +69,9 @@ Storage: TypeAlias = Buffer | Splat | SSAValue
 
 def row_major(builder: LoopBuilder, sizes: Sequence[Scalar]) -> tuple[Scalar, ...]:
     """The strides, in elements, of a contiguous tensor."""
-    strides: list[Scalar] = []
-    stride: Scalar = 1
-    for size in reversed(sizes):
-        strides.append(stride)
-        stride = builder.mul(stride, size)
+    strides: list[Scalar] = [1] if sizes else []
+    for size in reversed(sizes[1:]):
+        strides.append(builder.mul(strides[-1], size))
     return tuple(reversed(strides))
 
 
@@ -94,7 +93,7 @@ class BodyEmitter:
 
     def emit(self, block: Block, arguments: Sequence[Value]) -> list[Value]:
         """The values that the block's terminator yields, for these arguments."""
-        return self._run(block, dict(zip(block.args, arguments, strict=True)))
+        return self.run(block, dict(zip(block.args, arguments, strict=True)))
 
     def emit_values(
         self, block: Block, arguments: Mapping[SSAValue, Value], wanted: Sequence[SSAValue], skipped: Set[Operation]
@@ -231,7 +230,8 @@ class BodyEmitter:
 
     # Operations
 
-    def _run(self, block: Block, env: dict[SSAValue, Value]) -> list[Value]:
+    def run(self, block: Block, env: dict[SSAValue, Value]) -> list[Value]:
+        """Evaluates a block; gives what its terminator yields."""
         for op in block.ops:
             if op.next_op is None:
                 return [self.value(operand, env) for operand in op.operands]
@@ -432,7 +432,7 @@ def _masked_if(e: BodyEmitter, op: scf.IfOp, condition: SSAValue, env: Mapping[S
     for side, taken in ((op.true_region, condition), (op.false_region, otherwise)):
         mask = taken if e.mask is None else builder.hoisted(arith.AndIOp(e.mask, taken)).result
         inner = replace(e, mask=mask, guarded=True)
-        sides.append(inner._run(side.block, dict(env)) if side.blocks else [])
+        sides.append(inner.run(side.block, dict(env)) if side.blocks else [])
     return [select(e, condition, a, b) for a, b in zip(*sides, strict=True)]
 
 
@@ -440,22 +440,22 @@ def _uniform_if(e: BodyEmitter, op: scf.IfOp, condition: SSAValue, env: Mapping[
     """A branch. Its results are scalars where both sides are uniform."""
     builder = e.builder
     sides = [op.true_region, op.false_region] if op.false_region.blocks else [op.true_region]
-    draft = builder.insert(scf.IfOp(condition, [], *(Region(Block()) for _ in sides)))
+    regions = [Region(Block()) for _ in sides]
+    draft = builder.insert(scf.IfOp(condition, [], regions[0], regions[1] if len(regions) > 1 else None))
     yielded: list[list[Value]] = []
-    for side, region in zip(sides, draft.regions):
+    for side, region in zip(sides, regions):
         with builder.branch(draft, region):
-            yielded.append(e._run(side.block, dict(env)))
+            yielded.append(e.run(side.block, dict(env)))
     uniform = [all(e.scalar(v) is not None for v in values) for values in zip(*yielded, strict=True)]
-    for region, values in zip(draft.regions, yielded):
+    for region, values in zip(regions, yielded):
         with builder.branch(draft, region):
             ends = [e.scalar(v) if u else e.vector(v) for v, u in zip(values, uniform)]
             builder.insert(scf.YieldOp(*(v for v in ends if v is not None)))
     types = [r.type if u else e.type_of(r.type) for r, u in zip(op.results, uniform)]
     if not types:
         return ()
-    final = builder.insert(
-        scf.IfOp(condition, types, *(draft.detach_region(r) for r in tuple(draft.regions[: len(sides)])))
-    )
+    moved = [draft.detach_region(r) for r in regions]
+    final = builder.insert(scf.IfOp(condition, types, moved[0], moved[1]))
     draft.detach()
     draft.erase()
     return [_tracked(r) for r in final.results]
@@ -471,7 +471,7 @@ def _for(e: BodyEmitter, op: Operation, env: Mapping[SSAValue, Value]) -> Sequen
         inner = dict(env)
         inner[op.body.block.args[0]] = Lanes(loop.index)
         inner.update(zip(op.body.block.args[1:], map(_tracked, loop.carried)))
-        loop.carry([e.vector(v) for v in e._run(op.body.block, inner)])
+        loop.carry([e.vector(v) for v in e.run(op.body.block, inner)])
     return [_tracked(r) for r in loop.results]
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import inf
 
-from xdsl.dialects import arith, linalg, tensor
+from xdsl.dialects import arith, tensor
 from xdsl.dialects.builtin import (
     DYNAMIC_INDEX,
     AnyFloat,
@@ -20,7 +20,8 @@ from xdsl.dialects.builtin import (
     i1,
 )
 from xdsl.dialects.func import FuncOp
-from xdsl.dialects.linalg import IteratorType
+from xdsl.dialects.linalg import ops as linalg
+from xdsl.dialects.linalg.attrs import IteratorType
 from xdsl.ir import Attribute, Block, BlockArgument, Operation, SSAValue
 from xdsl.ir.affine import AffineConstantExpr, AffineDimExpr, AffineMap
 
@@ -106,6 +107,13 @@ class Generic:
     def rank(self) -> int:
         return len(self.extents)
 
+    def extent(self, loops: Sequence[int]) -> Dim:
+        """The iterations of some loops walked through as one."""
+        total = as_dim(1)
+        for loop in loops:
+            total = total * self.extents[loop]
+        return total
+
     @property
     def block(self) -> Block:
         return self.op.body.block
@@ -159,6 +167,10 @@ class Shapes:
 
     def __getitem__(self, tensor: SSAValue) -> tuple[Dim, ...]:
         return self.dims[tensor]
+
+    def views(self, tensor: SSAValue) -> list[SSAValue]:
+        """A tensor and its views."""
+        return [tensor, *(view for view, root in self.roots.items() if root is tensor)]
 
     def root(self, tensor: SSAValue) -> SSAValue:
         return self.roots.get(tensor, tensor)
@@ -286,7 +298,7 @@ def _view_shape(op: Operation, shapes: dict[SSAValue, tuple[Dim, ...]]) -> None:
     shapes[op.result] = given.data if isinstance(given, ShapeAttr) else _type_dims(op.result.type, ())
 
 
-_SHAPES = {
+_SHAPES: dict[type[Operation], Callable[[Operation, dict[SSAValue, tuple[Dim, ...]]], None]] = {
     kernel.ViewOp: _view_shape,
     tensor.EmptyOp: _empty_shape,
     tensor.SplatOp: _splat_shape,

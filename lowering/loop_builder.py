@@ -7,7 +7,7 @@ and common subexpressions by construction, so no later pass need find them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
@@ -38,7 +38,9 @@ Scalar: TypeAlias = int | SSAValue
 
 OpT = TypeVar("OpT", bound=Operation)
 
-_TRAPPING = (arith.DivSIOp, arith.DivUIOp, arith.RemSIOp, arith.RemUIOp, arith.FloorDivSIOp, arith.CeilDivSIOp)
+_TRAPPING: frozenset[type[Operation]] = frozenset(
+    (arith.DivSIOp, arith.DivUIOp, arith.RemSIOp, arith.RemUIOp, arith.FloorDivSIOp, arith.CeilDivSIOp)
+)
 """A size may be the divisor, and 0 where the loop over it is empty: not placed outside of such a loop."""
 
 
@@ -118,7 +120,7 @@ class LoopBuilder:
     @contextmanager
     def _inside(
         self, op: Operation, block: Block, *, barrier: bool = False, speculative: bool = True
-    ) -> Iterator[None]:
+    ) -> Generator[None]:
         top = self._levels[-1]
         top.child = op
         self._levels.append(_Level(block, barrier, speculative))
@@ -137,7 +139,7 @@ class LoopBuilder:
         carried: Sequence[SSAValue] = (),
         *,
         nonempty: bool = False,
-    ) -> Iterator[Loop]:
+    ) -> Generator[Loop]:
         """`for index = lower to upper step step`; `nonempty` promises at least one iteration."""
         block = Block(arg_types=[INDEX, *(c.type for c in carried)])
         known = isinstance(lower, int) and isinstance(upper, int) and lower < upper
@@ -150,7 +152,7 @@ class LoopBuilder:
             self.insert(scf.YieldOp(*loop.next))
 
     @contextmanager
-    def parallel(self, extent: Scalar, grain: Scalar) -> Iterator[tuple[SSAValue, SSAValue, SSAValue]]:
+    def parallel(self, extent: Scalar, grain: Scalar) -> Generator[tuple[SSAValue, SSAValue, SSAValue]]:
         """`kernel.parallel`: yields (lower, upper, thread); the body must loop from lower to upper itself."""
         op = self.insert(kernel.ParallelOp(self.index(extent), self.index(grain)))
         block = op.body.block
@@ -160,7 +162,7 @@ class LoopBuilder:
             self.insert(kernel.YieldOp())
 
     @contextmanager
-    def when(self, condition: SSAValue) -> Iterator[None]:
+    def when(self, condition: SSAValue) -> Generator[None]:
         """`if condition`, without results."""
         block = Block()
         op = self.insert(scf.IfOp(condition, [], Region(block)))
@@ -169,7 +171,7 @@ class LoopBuilder:
             self.insert(scf.YieldOp())
 
     @contextmanager
-    def branch(self, op: scf.IfOp, region: Region) -> Iterator[None]:
+    def branch(self, op: scf.IfOp, region: Region) -> Generator[None]:
         """One side of an `scf.if` with results that is already inserted; the caller ends it with `scf.yield`."""
         with self._inside(op, region.block):
             yield
@@ -196,7 +198,7 @@ class LoopBuilder:
 
     def hoisted(self, op: OpT, least_depth: int = 0) -> OpT:
         """Puts a pure op at the outermost level where its operands are known, or returns its equal from there."""
-        if isinstance(op, _TRAPPING):
+        if type(op) in _TRAPPING:
             least_depth = max(least_depth, self.load_floor())
         depth = max((least_depth, self.floor(), *map(self.depth_of, op.operands)))
         level = self._levels[depth]
@@ -228,7 +230,7 @@ class LoopBuilder:
         """A scalar constant of an integer, index or float type."""
         if isinstance(element, IndexType | IntegerType):
             return self.hoisted(arith.ConstantOp(IntegerAttr(int(value), element, truncate_bits=True))).result
-        return self.hoisted(arith.ConstantOp(FloatAttr(value, element))).result  # pyright: ignore[reportArgumentType]
+        return self.hoisted(arith.ConstantOp(FloatAttr(value, element))).result  # pyright: ignore[reportCallIssue, reportArgumentType]
 
     def dim(self, dim: Dim | int) -> Scalar:
         """A size in the kernel's symbols."""

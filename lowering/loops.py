@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from xdsl.dialects import arith, linalg, tensor
+from xdsl.dialects import arith, tensor
 from xdsl.dialects.builtin import (
     AffineMapAttr,
     DenseIntOrFPElementsAttr,
@@ -13,7 +13,8 @@ from xdsl.dialects.builtin import (
     TensorType,
 )
 from xdsl.dialects.func import FuncOp, ReturnOp
-from xdsl.dialects.linalg import IteratorType, IteratorTypeAttr
+from xdsl.dialects.linalg import ops as linalg
+from xdsl.dialects.linalg.attrs import IteratorType, IteratorTypeAttr
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from xdsl.ir.affine import AffineMap
 from xdsl.rewriter import InsertPoint, Rewriter
@@ -158,7 +159,7 @@ class _KernelLowering:
             if build is None:
                 raise LoweringError(f"no kernel template {step.template.data!r}")
             self.builder.origin = step.attributes.get("origin")
-            build(TemplateContext(self.builder, self.storage, self.shapes, self.space), step)
+            build(TemplateContext(self.builder, self.storage, self.shapes.dims, self.space), step)
 
 
 def _element(value: SSAValue) -> Attribute:

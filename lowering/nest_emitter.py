@@ -7,7 +7,7 @@ one for each vector of a tile of columns.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -81,10 +81,8 @@ class NestEmitter:
         return self.nest.generics
 
     def extent(self, axis: Axis) -> Dim:
-        total = as_dim(1)
-        for loop in axis:
-            total = total * self.generics[0].extents[loop]
-        return total
+        """The iterations of an axis of rows."""
+        return self.generics[0].extent(axis)
 
     @cached_property
     def cost(self) -> float:
@@ -109,7 +107,7 @@ class NestEmitter:
     # Row loops
 
     @contextmanager
-    def _rows(self, extents: Sequence[Dim], cycles_per_row: float, inner: Scalar) -> Iterator[Row]:
+    def _rows(self, extents: Sequence[Dim], cycles_per_row: float, inner: Scalar) -> Generator[Row]:
         """Opens the row loops; `inner` counts the points of a row that take `cycles_per_row` each."""
         builder, axes = self.builder, self.row_axes
         with ExitStack() as stack:
@@ -143,7 +141,7 @@ class NestEmitter:
             with self._rows([self.extent(a) for a in axes], self.cost, 1) as row:
                 StageEmitter(self, self.nest.stages[0], row, 1).run_point()
             return
-        vector = axes.pop(self._vector_axis(axes))
+        vector = axes.pop(self.vector_axis(axes))
         size, extents = self.extent(vector), [self.extent(a) for a in axes]
         chunk = self._chunk(extents, size, lanes)
         if chunk is None:
@@ -170,7 +168,7 @@ class NestEmitter:
         chunk = 1 << (vectors * lanes - 1).bit_length()
         return None if size.is_const and size.value <= chunk else chunk
 
-    def _vector_axis(self, axes: Sequence[Axis]) -> int:
+    def vector_axis(self, axes: Sequence[Axis]) -> int:
         """The axis along which most operands are contiguous, results counting twice; the last of equals."""
 
         def score(number: int) -> tuple[int, int]:
@@ -277,19 +275,21 @@ class NestEmitter:
         """Whether another stage of the nest reads the result."""
         return any(_generic_of(user, self.nest) not in (None, *stage.generics) for user in self.shapes.readers(result))
 
-    def row_buffer(self, row: Row, generic: Generic, write: Access, result: SSAValue) -> Buffer:
-        """Scratch for one row of a result."""
-        builder, inner = self.builder, self.nest.inner(generic)
-        sizes = [generic.extents[a] for a in write.axes if a in inner]
+    def row_buffer(self, row: Row, generic: Generic, write: Access, view: SSAValue) -> Buffer:
+        """Scratch for one row of a result, as the result itself or a view of it."""
+        builder, shapes, result = self.builder, self.shapes, self.shapes.root(view)
+        inner = self.nest.inner(generic)
         tile = self.column_tile if self.nest.columns else 1
         if result not in self.scratch:
-            total = as_dim(tile)
-            for size in sizes:
-                total = total * size
-            self.scratch[result] = self.space.take(builder, element_type(result), total, row.thread)
+            size = generic.extent([a for a in write.axes if a is not None and a in inner]) * tile
+            self.scratch[result] = self.space.take(builder, element_type(result), size, row.thread)
+        # A row's own axes come first in the result and are the same in a view of it.
+        kept = len(write.axes) if view is result else shapes.shared_axes(view)
+        axes = [*write.axes[:kept], *(inner.start for _ in shapes[view][kept:])]
+        sizes = [d for d, a in zip(shapes[view], axes) if a in inner]
         strides = iter(builder.mul(s, tile) for s in row_major(builder, [builder.dim(d) for d in sizes]))
         column = generic.rank - 1 if self.nest.columns else None
-        by_axis = tuple(next(strides) if a in inner else int(a is not None and a == column) for a in write.axes)
+        by_axis = tuple(next(strides) if a in inner else int(a is not None and a == column) for a in axes)
         offset = builder.sub(0, self.column_start) if self.nest.columns else 0
         return Buffer(self.scratch[result], by_axis, offset, row.depth)
 
@@ -319,11 +319,18 @@ class StageEmitter:
 
     def _give_place(self, generic: Generic, write: Access, result: SSAValue) -> None:
         nest, row = self.nest, self.row
-        known = nest.storage.get(result)
-        if isinstance(known, Buffer):
-            row.local[result] = replace(known, depth=row.depth)
+        if result in nest.storage:
+            for view in nest.shapes.views(result):
+                whole = nest.storage[view]
+                assert isinstance(whole, Buffer)
+                row.local[view] = replace(whole, depth=row.depth)
         elif nest.needs_place(self.stage, generic, result) and not nest.is_register(generic, write):
-            row.local[result] = nest.row_buffer(row, generic, write, result)
+            for view in nest.shapes.views(result):
+                row.local[view] = nest.row_buffer(row, generic, write, view)
+
+    def extent(self, axis: Axis) -> Dim:
+        """The iterations of an axis of the stage."""
+        return self.stage.generics[0].extent(axis)
 
     # The loops of a stage
 
@@ -338,13 +345,13 @@ class StageEmitter:
             vector = [a for a in reduced if set(a) <= set(self._trailing())]
             outer = [a for a in reduced if a not in vector]
         else:
-            vector = [parallel.pop(self.nest._vector_axis(parallel))]
+            vector = [parallel.pop(self.nest.vector_axis(parallel))]
             outer = []
         with ExitStack() as stack:
             for axis in parallel:
                 self._open(stack, axis)
             accumulators = self._identities(1 if not vector or self.lanes == 1 else policy.ACCUMULATORS)
-            size = self.nest.extent(tuple(loop for axis in vector for loop in axis))
+            size = self.extent(tuple(loop for axis in vector for loop in axis))
             count = self.builder.dim(size)
 
             def body(accs: Accumulators) -> Accumulators:
@@ -383,7 +390,7 @@ class StageEmitter:
         return range(rank - next((i for i, r in enumerate(reversed(reduced)) if not r), len(reduced)), rank)
 
     def _open(self, stack: ExitStack, axis: Axis) -> None:
-        loop = stack.enter_context(self.builder.loop(0, self.builder.dim(self.nest.extent(axis))))
+        loop = stack.enter_context(self.builder.loop(0, self.builder.dim(self.extent(axis))))
         self.indices[axis[-1]] = Lanes(loop.index)
 
     def _reduce(
@@ -392,7 +399,7 @@ class StageEmitter:
         """Nested loops that carry the accumulators through the body."""
         if not axes:
             return body(accumulators)
-        extent = self.builder.dim(self.nest.extent(axes[0]))
+        extent = self.builder.dim(self.extent(axes[0]))
         with self.builder.loop(0, extent, carried=accumulators) as loop:
             self.indices[axes[0][-1]] = Lanes(loop.index)
             loop.carry(self._reduce(axes[1:], loop.carried, body))
@@ -483,7 +490,7 @@ class StageEmitter:
     def _emitter(self, point: Point, axes: Sequence[Axis]) -> BodyEmitter:
         emitter = BodyEmitter(self.builder, self.lanes, self._tensors(point), (), point.mask)
         if axes:
-            sizes = [self.builder.dim(self.nest.extent(a)) for a in axes]
+            sizes = [self.builder.dim(self.extent(a)) for a in axes]
             lane = Lanes(point.at, int(self.lanes > 1))
             for axis, index in zip(axes, emitter.split(lane, sizes)):
                 self.indices[axis[-1]] = index
@@ -541,7 +548,11 @@ class StageEmitter:
         if isinstance(place, Buffer):
             emitter.store(value, place, self._at(write))
         if self.nest.is_register(generic, write) and not self.nest.nest.pure:
-            self.row.registers.setdefault(result, []).append(emitter.vector(value))
+            self._keep(result, emitter.vector(value))
+
+    def _keep(self, result: SSAValue, value: SSAValue) -> None:
+        for view in self.nest.shapes.views(result):
+            self.row.registers.setdefault(view, []).append(value)
 
     # Reductions
 
@@ -601,7 +612,7 @@ class StageEmitter:
         if isinstance(place, Buffer):
             emitter.store(value, place, self._at(write))
         if self.nest.is_register(generic, write):
-            self.row.registers.setdefault(result, []).append(value)
+            self._keep(result, value)
 
 
 def split(builder: LoopBuilder, index: Scalar, sizes: Sequence[Scalar]) -> list[Scalar]:

@@ -15,7 +15,7 @@ A template is a function `build(context: TemplateContext, op: kernel.TemplateOp)
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -62,7 +62,7 @@ class TemplateContext:
         return self.space.take(self.builder, element, size, thread)
 
     @contextmanager
-    def parallel_rows(self, extent: Dim | int, work: float) -> Iterator[tuple[SSAValue, SSAValue]]:
+    def parallel_rows(self, extent: Dim | int, work: float) -> Generator[tuple[SSAValue, SSAValue]]:
         """A parallel loop: yields (index, thread). `work` is about how many vector operations an iteration costs."""
         builder = self.builder
         size = builder.dim(extent)

@@ -8,8 +8,9 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
+from sardonyx.dialects import kernel
+from sardonyx.dialects.dims import Dim, ShapeAttr, as_dim
 from xdsl.dialects import arith, tensor
-from xdsl.dialects.linalg import ops as linalg
 from xdsl.dialects.builtin import (
     DYNAMIC_INDEX,
     AffineMapAttr,
@@ -26,12 +27,10 @@ from xdsl.dialects.builtin import (
     TensorType,
 )
 from xdsl.dialects.func import FuncOp, ReturnOp
+from xdsl.dialects.linalg import ops as linalg
 from xdsl.dialects.linalg.attrs import IteratorType, IteratorTypeAttr
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from xdsl.ir.affine import AffineConstantExpr, AffineDimExpr, AffineMap
-
-from sardonyx.dialects import kernel
-from sardonyx.dialects.dims import Dim, ShapeAttr, as_dim
 
 Size = int | str | Dim
 Body = Callable[..., "SSAValue | Sequence[SSAValue]"]

@@ -8,13 +8,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from xdsl.dialects import arith, scf
-from xdsl.dialects.builtin import StringAttr
-from xdsl.ir import Attribute, Block, Region, SSAValue
-
 from sardonyx.dialects import kernel
 from sardonyx.dialects.target import AVX2, AVX512, Target
 from sardonyx.lowering.loops import lower_to_loops
+from xdsl.dialects import arith, scf
+from xdsl.dialects.builtin import StringAttr
+from xdsl.ir import Attribute, Block, Region, SSAValue
 
 from .kernel_cases import Kernel, targets
 from .loops_cases import BF16, DTYPES, F16, F32, F64, I1, I8, I32, I64, INDEX, Ops, Out, Size, TensorKernel
