@@ -1,0 +1,122 @@
+"""Kernels of onnx ops -> the tensor level: `linalg.generic` on tensors and `kernel.template`.
+
+A kernel's ops become lazy tensors (`graph`, by the rules of the op tables), a plan says which of them exist in memory
+and which share a loop nest (`plan`), and each group is built as one op with everything else inlined (`emit`, `body`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from xdsl.dialects import func
+from xdsl.dialects.builtin import ArrayAttr, TensorType
+from xdsl.ir import Attribute, Block, Operation, SSAValue
+
+from ...dialects import dims, onnx
+from ...dialects.dims import ShapeAttr, dims_of
+from ...semantics.known import constant_value
+from .arithmetic import ARITHMETIC
+from .casts import CASTS
+from .element_kinds import element_of_value
+from .elementary import ELEMENTARY
+from .emit import Emitter, TooManyIndices, emit_function, tensor_of
+from .graph import Leaf, Literal, Node, Sizes
+from .movement import MOVEMENT
+from .operators import NotLowered, Operands, Rule
+from .plan import Plan
+from .reductions import REDUCTIONS
+from .templates import TEMPLATES
+
+RULES: dict[type[onnx.OnnxOp], Rule] = {
+    **ARITHMETIC,
+    **CASTS,
+    **ELEMENTARY,
+    **MOVEMENT,
+    **REDUCTIONS,
+    **TEMPLATES,
+}
+"""How each operator becomes lazy tensors."""
+
+def lower_to_tensor(kernel: func.FuncOp) -> func.FuncOp:
+    """The tensor-level form of a kernel function that holds onnx ops; the kernel itself stays as it is.
+
+    The result has the same name, dims arguments and tensors, with types without encodings and signless elements; the
+    attribute `kernel.arg_dims` has the dims of each tensor argument.  Raises NotLowered (a NotImplementedError) for an
+    op, or a form of one, that has no lowering.
+    """
+    reader = Reader(kernel)
+    extra: list[Node] = []
+    while True:
+        try:
+            return _build(kernel, reader, extra)
+        except TooManyIndices as found:
+            if found.node in extra:
+                raise NotLowered(f"{kernel.sym_name.data}: a value at too many indices") from None
+            extra.append(found.node)
+
+
+class Reader:
+    """The lazy tensors of a kernel's values."""
+
+    def __init__(self, kernel: func.FuncOp) -> None:
+        self._nodes: dict[SSAValue, Node] = {}
+        self.arguments: list[Leaf | None] = []
+        for argument in kernel.body.block.args:
+            leaf = None
+            if isinstance(argument.type, TensorType):
+                leaf = Leaf(dims_of(argument), element_of_value(argument), argument)
+                self._nodes[argument] = leaf
+            self.arguments.append(leaf)
+        self.results: list[Node] = []
+        for op in kernel.body.block.ops:
+            if isinstance(op, func.ReturnOp):
+                self.results = [self.node(v) for v in op.operands]
+            else:
+                self._read(op)
+
+    def node(self, value: SSAValue) -> Node:
+        return self._nodes[value]
+
+    def _read(self, op: Operation) -> None:
+        if isinstance(op, dims.TensorOp):
+            self._nodes[op.result] = Sizes(dims_of(op.result), element_of_value(op.result), op.exprs.data)
+        elif isinstance(op, onnx.ConstantOp | onnx.InitializerOp):
+            self._read_constant(op)
+        elif isinstance(op, onnx.OnnxOp) and (rule := RULES.get(type(op))) is not None:
+            nodes = rule(Operands(op, self.node))
+            for at, node in enumerate(nodes):
+                if node is not None and (result := op.result_at(at)) is not None:
+                    self._nodes[result] = node
+        else:
+            raise NotLowered(f"{onnx.describe(op)} has no tensor-level lowering")
+
+    def _read_constant(self, op: Operation) -> None:
+        [result] = op.results
+        array = constant_value(result)
+        if array is None:
+            raise NotLowered(f"{onnx.describe(op)}: a constant of a kernel must be small")
+        self._nodes[result] = Literal(dims_of(result), element_of_value(result), array)
+
+
+def is_lowered(op: Operation) -> bool:
+    """Whether the op's class has a lowering, in some form."""
+    return type(op) in RULES
+
+
+def _build(kernel: func.FuncOp, reader: Reader, extra: Sequence[Node]) -> func.FuncOp:
+    types: list[Attribute] = []
+    for argument, leaf in zip(kernel.body.block.args, reader.arguments):
+        types.append(argument.type if leaf is None else tensor_of(leaf.element.ir, leaf.dims))
+    block = Block(arg_types=types)
+    leaves: list[Leaf] = []
+    for value, leaf in zip(block.args, reader.arguments):
+        if leaf is not None:
+            leaf.value = value
+            leaves.append(leaf)
+    emitter = Emitter(block, origin=onnx.origin_union(kernel.body.block.ops))
+    result = emit_function(kernel.sym_name.data, types, Plan(reader.results, extra), emitter)
+    result.attributes["kernel.arg_dims"] = ArrayAttr([ShapeAttr(leaf.dims) for leaf in leaves])
+    return result
+
+
+__all__ = ["RULES", "NotLowered", "is_lowered", "lower_to_tensor"]

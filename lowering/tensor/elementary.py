@@ -1,0 +1,267 @@
+"""Pointwise operators of one operand: functions, rounding, activations.
+
+Activations that cancel or overflow in a plain formula are computed so that the tails keep their digits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from xdsl.dialects import math
+from xdsl.ir import Operation, SSAValue
+
+from ...dialects import onnx
+from .element_kinds import BOOL, F64, Element
+from .graph import Literal, Node, View, pointwise
+from .operators import Operands, Rule
+from .scalars import Scalars
+
+Function = Callable[[Scalars, SSAValue, Element, Operands], SSAValue]
+
+
+def of_one(function: Function, cost: float) -> Rule:
+    """A pointwise operator of its first operand, in the operand's compute type."""
+
+    def rule(o: Operands) -> list[Node]:
+        t = o[0].element.compute
+        return [pointwise(lambda s, x: function(s, x, t, o), (o[0],), o.dims(), o.element(), cost)]
+
+    return rule
+
+
+def by_math(op: type[Operation], cost: float = 10) -> Rule:
+    """An operator that is one op of the math dialect."""
+    return of_one(lambda s, x, t, o: s.unary(op, x), cost)
+
+
+def rounding(op: type[Operation]) -> Rule:
+    """floor, ceil, round: integers stay as they are."""
+    return of_one(lambda s, x, t, o: s.unary(op, x) if t.is_float else x, 1)
+
+
+def sign(s: Scalars, x: SSAValue, t: Element, o: Operands) -> SSAValue:
+    """-1, 0 or 1; NaN stays NaN."""
+    zero, one = s.constant(0, t), s.constant(1, t)
+    positive = s.compare("gt", x, zero, t)
+    if t.kind == "u":
+        return s.select(positive, one, zero)
+    negative = s.select(s.compare("lt", x, zero, t), s.constant(-1, t), x if t.is_float else zero)
+    return s.select(positive, one, negative)
+
+
+def is_inf(s: Scalars, x: SSAValue, t: Element, o: Operands) -> SSAValue:
+    negative, positive = o.attr("detect_negative"), o.attr("detect_positive")
+    if not negative and not positive:
+        return s.constant(0, BOOL)
+    value = x if not (negative and positive) else s.abs(x, t)
+    limit = float("-inf") if negative and not positive else float("inf")
+    return s.compare("eq", value, s.constant(limit, t), t)
+
+
+# Activations
+
+
+def sigmoid(s: Scalars, x: SSAValue, t: Element) -> SSAValue:
+    """1 / (1 + exp(-x)), from exp(-|x|) so that it neither overflows nor loses the left tail."""
+    e = s.unary(math.ExpOp, s.neg(s.abs(x, t), t))
+    one = s.constant(1.0, t)
+    above = s.select(s.compare("ge", x, s.constant(0.0, t), t), one, e)
+    return s.divf(above, s.add(one, e, t))
+
+
+def softplus(s: Scalars, x: SSAValue, t: Element) -> SSAValue:
+    """log(1 + exp(x))"""
+    e = s.unary(math.ExpOp, s.neg(s.abs(x, t), t))
+    return s.add(s.max(x, s.constant(0.0, t), t), s.unary(math.Log1pOp, e), t)
+
+
+# 1 - the normal distribution function, times exp(a*a/2) * (a + 3.5), as a polynomial of (a - 3.5) / (a + 3.5): Chebyshev
+# interpolation on [-1, 1] (all a >= 0), relative error 1.2e-8 and 4.6e-17
+_TAIL_SHIFT = 3.5
+_TAIL_F32 = (
+    -4.976688935476645e-05, 3.463520082150395e-05, 0.00045269391972833255, -0.0004177685981731509,
+    -0.0031789859006871686, 0.006465234076703062, 0.01740605873388274, -0.11604904539383049, 0.3154250579533054,
+    -0.5655619087289742, 0.7444160754359381,
+)  # fmt: skip
+_TAIL_F64 = (
+    -7.826994828821281e-10, 3.8671380954793444e-10, 8.307935518618024e-09, 1.1235481633309484e-09,
+    -4.2802070023096727e-08, -3.998025351606463e-08, 1.309811565998956e-07, 3.05621058194755e-07,
+    -1.4810458011888594e-07, -1.4872406600413693e-06, -1.1627943254320323e-06, 5.655736737369348e-06,
+    1.1505959615831742e-05, -1.8790094792314143e-05, -7.558452919877664e-05, 6.703347468087045e-05,
+    0.0004766570862080689, -0.0004450129803793889, -0.0031891010472258987, 0.006476218921988362,
+    0.01740783260200885, -0.11605092871414682, 0.31542496988795304, -0.5655618160537783, 0.7444160754359381,
+)  # fmt: skip
+
+
+def normal_tail(s: Scalars, x: SSAValue, t: Element) -> SSAValue:
+    """1 - Phi(|x|) for the normal distribution function Phi, with small relative error also where it is tiny."""
+    # past the bound the tail is 0 in this type, and an infinity would make NaN
+    a = s.min(s.abs(x, t), s.constant(40.0 if t is F64 else 20.0, t), t)
+    shift = s.constant(_TAIL_SHIFT, t)
+    inverse = s.divf(s.constant(1.0, t), s.add(a, shift, t))
+    q = s.mul(s.sub(a, shift, t), inverse, t)
+    value = s.mul(s.polynomial(q, _TAIL_F64 if t is F64 else _TAIL_F32, t), inverse, t)
+    half = s.mul(a, s.constant(0.5, t), t)
+    square = s.mul(half, a, t)
+    lost = s.fma(half, a, s.neg(square, t))  # what rounding the square left out: it would be magnified by exp
+    e = s.unary(math.ExpOp, s.neg(square, t))
+    return s.mul(value, s.fma(s.neg(lost, t), e, e), t)
+
+
+def gelu(s: Scalars, x: SSAValue, t: Element, o: Operands) -> SSAValue:
+    """x * Phi(x), by the tail of Phi on the side where it is small; or its form by tanh."""
+    if o.attr("approximate") == "tanh":  # (1 + tanh(u)) / 2 is sigmoid(2 u)
+        cube = s.mul(s.mul(x, x, t), x, t)
+        inner = s.add(x, s.mul(cube, s.constant(0.044715, t), t), t)
+        return s.mul(x, sigmoid(s, s.mul(inner, s.constant(2 * 0.7978845608028654, t), t), t), t)
+    tail = normal_tail(s, x, t)
+    positive = s.compare("ge", x, s.constant(0.0, t), t)
+    return s.mul(x, s.select(positive, s.sub(s.constant(1.0, t), tail, t), tail), t)
+
+
+def mish(s: Scalars, x: SSAValue, t: Element, o: Operands) -> SSAValue:
+    """x * tanh(softplus(x)): with e = exp(x), tanh of log(1 + e) is e(e + 2) / (e(e + 2) + 2)."""
+    e = s.unary(math.ExpOp, s.min(x, s.constant(40.0 if t is F64 else 20.0, t), t))
+    n = s.mul(e, s.add(e, s.constant(2.0, t), t), t)
+    return s.mul(x, s.divf(n, s.add(n, s.constant(2.0, t), t)), t)
+
+
+def swish(s: Scalars, x: SSAValue, t: Element, o: Operands) -> SSAValue:
+    alpha = o.attr("alpha")
+    inner = x if alpha == 1.0 else s.mul(x, s.constant(alpha, t), t)
+    return s.mul(x, sigmoid(s, inner, t), t)
+
+
+def _by_sign(s: Scalars, x: SSAValue, below: SSAValue, t: Element) -> SSAValue:
+    """`below` for x < 0, else x."""
+    return s.select(s.compare("lt", x, s.constant(0, t), t), below, x)
+
+
+def leaky_relu(s: Scalars, x: SSAValue, t: Element, o: Operands) -> SSAValue:
+    return _by_sign(s, x, s.mul(x, s.constant(o.attr("alpha"), t), t), t)
+
+
+def elu(s: Scalars, x: SSAValue, t: Element, o: Operands) -> SSAValue:
+    return _by_sign(s, x, s.mul(s.unary(math.ExpM1Op, x), s.constant(o.attr("alpha"), t), t), t)
+
+
+def selu(s: Scalars, x: SSAValue, t: Element, o: Operands) -> SSAValue:
+    below = s.mul(s.unary(math.ExpM1Op, x), s.constant(o.attr("alpha"), t), t)
+    return s.mul(_by_sign(s, x, below, t), s.constant(o.attr("gamma"), t), t)
+
+
+def celu(s: Scalars, x: SSAValue, t: Element, o: Operands) -> SSAValue:
+    alpha = s.constant(o.attr("alpha"), t)
+    zero = s.constant(0.0, t)
+    below = s.mul(alpha, s.unary(math.ExpM1Op, s.divf(x, alpha)), t)
+    return s.add(s.max(x, zero, t), s.min(below, zero, t), t)
+
+
+def thresholded_relu(s: Scalars, x: SSAValue, t: Element, o: Operands) -> SSAValue:
+    above = s.compare("gt", x, s.constant(o.attr("alpha"), t), t)
+    return s.select(above, x, s.constant(0.0, t))
+
+
+def hard_sigmoid(s: Scalars, x: SSAValue, t: Element, o: Operands) -> SSAValue:
+    return _ramp(s, x, o.attr("alpha"), o.attr("beta"), t)
+
+
+def hard_swish(s: Scalars, x: SSAValue, t: Element, o: Operands) -> SSAValue:
+    return s.mul(x, _ramp(s, x, 1 / 6, 0.5, t), t)
+
+
+def _ramp(s: Scalars, x: SSAValue, alpha: float, beta: float, t: Element) -> SSAValue:
+    """alpha * x + beta within [0, 1]"""
+    line = s.add(s.mul(x, s.constant(alpha, t), t), s.constant(beta, t), t)
+    return s.clamp(line, 0.0, 1.0, t)
+
+
+def softsign(s: Scalars, x: SSAValue, t: Element, o: Operands) -> SSAValue:
+    return s.divf(x, s.add(s.constant(1.0, t), s.abs(x, t), t))
+
+
+def shrink(s: Scalars, x: SSAValue, t: Element, o: Operands) -> SSAValue:
+    """x + bias below -lambd, x - bias above lambd, else 0; integers by way of f64."""
+    wide = x if t.is_float else s.convert("sitofp" if t.kind == "i" else "uitofp", x, F64)
+    w = t if t.is_float else F64
+    bias, limit, zero = s.constant(o.attr("bias"), w), s.constant(o.attr("lambd"), w), s.constant(0.0, w)
+    above = s.select(s.compare("gt", wide, limit, w), s.sub(wide, bias, w), zero)
+    result = s.select(s.compare("lt", wide, s.neg(limit, w), w), s.add(wide, bias, w), above)
+    return result if t.is_float else s.convert("fptosi" if t.kind == "i" else "fptoui", result, t)
+
+
+def p_relu(o: Operands) -> list[Node]:
+    t = o.element().compute
+    return [pointwise(lambda s, x, slope: _by_sign(s, x, s.mul(slope, x, t), t), o.all(), o.dims(), o.element(), 3)]
+
+
+def swi_glu(o: Operands) -> list[Node]:
+    """swish(a) * b, rounded once"""
+    t = o.element().compute
+    return [pointwise(lambda s, a, b: s.mul(swish(s, a, t, o), b, t), o.all(), o.dims(), o.element(), 15)]
+
+
+def identity(o: Operands) -> list[Node]:
+    x = o[0]
+    return [View(o.dims(), o.element(), x, lambda space, index: index)]
+
+
+def dropout(o: Operands) -> list[Node]:
+    """The operand as it is, and a mask of true: inference."""
+    training = o.constant(2)
+    if o.get(2) is not None and (training is None or bool(training.reshape(()))):
+        raise o.refuse("training mode draws random numbers")
+    [data] = identity(o)
+    if not o.has_result(1):
+        return [data]
+    return [data, pointwise(lambda s: s.constant(1, BOOL), (), o.dims(1), BOOL)]
+
+
+ELEMENTARY: dict[type[onnx.OnnxOp], Rule] = {
+    onnx.AbsOp: of_one(lambda s, x, t, o: s.abs(x, t), 1),
+    onnx.AcosOp: by_math(math.AcosOp),
+    onnx.AcoshOp: by_math(math.AcoshOp),
+    onnx.AsinOp: by_math(math.AsinOp),
+    onnx.AsinhOp: by_math(math.AsinhOp),
+    onnx.AtanOp: by_math(math.AtanOp),
+    onnx.AtanhOp: by_math(math.AtanhOp),
+    onnx.CeilOp: rounding(math.CeilOp),
+    onnx.CeluOp: of_one(celu, 15),
+    onnx.CosOp: by_math(math.CosOp),
+    onnx.CoshOp: by_math(math.CoshOp),
+    onnx.DropoutOp: dropout,
+    onnx.EluOp: of_one(elu, 12),
+    onnx.ErfOp: by_math(math.ErfOp),
+    onnx.ExpOp: by_math(math.ExpOp),
+    onnx.FloorOp: rounding(math.FloorOp),
+    onnx.GeluOp: of_one(gelu, 20),
+    onnx.HardSigmoidOp: of_one(hard_sigmoid, 4),
+    onnx.HardSwishOp: of_one(hard_swish, 5),
+    onnx.IdentityOp: identity,
+    onnx.IsInfOp: of_one(is_inf, 2),
+    onnx.IsNaNOp: of_one(lambda s, x, t, o: s.is_nan(x, t), 1),
+    onnx.LeakyReluOp: of_one(leaky_relu, 3),
+    onnx.LogOp: by_math(math.LogOp),
+    onnx.MishOp: of_one(mish, 20),
+    onnx.NegOp: of_one(lambda s, x, t, o: s.neg(x, t), 1),
+    onnx.PReluOp: p_relu,
+    onnx.ReciprocalOp: of_one(lambda s, x, t, o: s.divf(s.constant(1.0, t), x), 4),
+    onnx.ReluOp: of_one(lambda s, x, t, o: s.max(x, s.constant(0, t), t), 1),
+    onnx.RoundOp: rounding(math.RoundEvenOp),
+    onnx.SeluOp: of_one(selu, 13),
+    onnx.ShrinkOp: of_one(shrink, 6),
+    onnx.SigmoidOp: of_one(lambda s, x, t, o: sigmoid(s, x, t), 15),
+    onnx.SignOp: of_one(sign, 4),
+    onnx.SinOp: by_math(math.SinOp),
+    onnx.SinhOp: by_math(math.SinhOp),
+    onnx.SoftplusOp: of_one(lambda s, x, t, o: softplus(s, x, t), 20),
+    onnx.SoftsignOp: of_one(softsign, 6),
+    onnx.SqrtOp: by_math(math.SqrtOp, 4),
+    onnx.SwiGLUOp: swi_glu,
+    onnx.SwishOp: of_one(swish, 16),
+    onnx.TanOp: by_math(math.TanOp),
+    onnx.TanhOp: by_math(math.TanhOp),
+    onnx.ThresholdedReluOp: of_one(thresholded_relu, 2),
+}
+
+__all__ = ["ELEMENTARY", "Literal", "normal_tail", "sigmoid", "softplus"]

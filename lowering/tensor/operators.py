@@ -1,0 +1,181 @@
+"""How the onnx ops of a kernel become lazy tensors: what a rule is given, and the helpers that rules share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+from xdsl.dialects.builtin import TensorType
+from xdsl.ir import SSAValue
+
+from ...dialects import onnx
+from ...dialects.dims import Dim, as_dim, dims_of
+from ...dialects.dims.expression import ONE
+from ...semantics.known import constant_value, known_dims
+from .element_kinds import Element, element_of
+from .graph import Combine, Dims, Literal, Node, Pointwise, Reduce, Scalar, pointwise, rounded, widened
+from .graph import with_unit_axes
+
+Rule: TypeAlias = "Callable[[Operands], Sequence[Node | None]]"
+"""Gives the nodes of an op's results by formal position; None, or too few, for results that it does not have."""
+
+
+class NotLowered(NotImplementedError):
+    """The op, or this form of it, has no tensor-level lowering: it is to be hosted."""
+
+
+class Operands:
+    """One op and the lazy tensors of its operands."""
+
+    def __init__(self, op: onnx.OnnxOp, node_of: Callable[[SSAValue], Node]) -> None:
+        self.op = op
+        self._node_of = node_of
+
+    def __getitem__(self, index: int) -> Node:
+        """The operand at a formal position, which must be there."""
+        value = self.op.operand_at(index)
+        if value is None:
+            raise NotLowered(f"{onnx.describe(self.op)}: operand {index} is absent")
+        return self._node_of(value)
+
+    def get(self, index: int) -> Node | None:
+        """The operand at a formal position; None where it is absent."""
+        value = self.op.operand_at(index)
+        return None if value is None else self._node_of(value)
+
+    def all(self) -> list[Node]:
+        """All operands that are there."""
+        return [self._node_of(v) for v in self.op.operands]
+
+    def attr(self, name: str) -> Any:
+        """An attribute, or the schema's default."""
+        return onnx.attr(self.op, name)
+
+    def dims(self, index: int = 0) -> Dims:
+        """The dims of a result, as inference has them."""
+        result = self.op.result_at(index)
+        assert result is not None
+        return dims_of(result)
+
+    def element(self, index: int = 0) -> Element:
+        """The element of a result."""
+        result = self.op.result_at(index)
+        assert result is not None and isinstance(result.type, TensorType)
+        return element_of(result.type.element_type)
+
+    def has_result(self, index: int) -> bool:
+        return self.op.result_at(index) is not None
+
+    def known(self, index: int) -> tuple[Dim, ...] | None:
+        """The values of a shape-like operand.  None where it is absent; raises NotLowered where they are not known."""
+        value = self.op.operand_at(index)
+        if value is None:
+            return None
+        found = known_dims(value)
+        if found is None:
+            raise NotLowered(f"{onnx.describe(self.op)}: operand {index} is known at run time only")
+        return found
+
+    def known_ints(self, index: int) -> list[int] | None:
+        """The values of an operand that must be numbers (axes)."""
+        found = self.known(index)
+        if found is None:
+            return None
+        if not all(d.is_const for d in found):
+            raise NotLowered(f"{onnx.describe(self.op)}: operand {index} is not constant")
+        return [d.value for d in found]
+
+    def constant(self, index: int) -> np.ndarray | None:
+        """The value of a constant operand; None where it is absent or no small constant."""
+        value = self.op.operand_at(index)
+        return None if value is None else constant_value(value)
+
+    def refuse(self, why: str) -> NotLowered:
+        return NotLowered(f"{onnx.describe(self.op)}: {why}")
+
+
+def axis_of(axis: int, rank: int) -> int:
+    """A possibly negative axis as one from 0 on."""
+    return axis + rank if axis < 0 else axis
+
+
+def scalar_literal(value: float, element: Element) -> Literal:
+    """A constant of rank 0. For narrow floats pass the compute element."""
+    dtype = {"f32": np.float32, "f64": np.float64, "bool": np.bool_}.get(str(element))
+    kind = {"i": "int", "u": "uint"}.get(element.kind)
+    array = np.array(value, dtype or f"{kind}{element.bits}")
+    return Literal((), element, array)
+
+
+def size_value(size: Dim, element: Element) -> Node:
+    """A size as a scalar of that element (a float: exact up to its digits)."""
+    from .element_kinds import I64
+    from .graph import Sizes
+
+    if size.is_const:
+        return scalar_literal(size.value, element)
+    whole = Sizes((), I64, (size,))
+    return whole if element is I64 else Pointwise((), element, (whole,), _from_i64(element), cost=1)
+
+
+def _from_i64(element: Element) -> Scalar:
+    if element.is_float:
+        return lambda s, x: s.convert("sitofp", x, element)
+    return (lambda s, x: s.convert("trunci", x, element)) if element.bits < 64 else (lambda s, x: x)
+
+
+# Formulas on whole tensors, in one compute element
+
+
+def binary(name: str, a: Node, b: Node, dims: Dims | None = None) -> Node:
+    """add, sub, mul, max, min or divf of two nodes of one compute element, with broadcasting (to `dims`, or a's)."""
+    t = a.element
+    if name == "divf":
+        return pointwise(lambda s, x, y: s.divf(x, y), (a, b), dims or a.dims, t, 4)
+    return pointwise(lambda s, x, y: getattr(s, name)(x, y, t), (a, b), dims or a.dims, t)
+
+
+def reduced(combine: Combine, x: Node, axes: Sequence[int]) -> Node:
+    """The reduction of a node over axes, which are gone from the result."""
+    gone = set(axes)
+    dims = tuple(d for axis, d in enumerate(x.dims) if axis not in gone)
+    return Reduce(dims, x.element, combine, x, tuple(sorted(gone)))
+
+
+def reduced_keeping(combine: Combine, x: Node, axes: Sequence[int]) -> Node:
+    """The reduction with its axes kept, of size 1."""
+    return with_unit_axes(reduced(combine, x, axes), sorted(axes))
+
+
+def count_of(x: Node, axes: Sequence[int]) -> Dim:
+    """How many elements a reduction over these axes combines."""
+    total = ONE
+    for axis in axes:
+        total = total * x.dims[axis]
+    return total
+
+
+def mean_of(x: Node, axes: Sequence[int]) -> Node:
+    """The mean over axes, kept with size 1, in x's compute element."""
+    total = reduced(Combine.ADD, x, axes)
+    mean = binary("divf", total, size_value(count_of(x, axes), x.element))
+    return with_unit_axes(mean, sorted(axes))
+
+
+__all__ = [
+    "NotLowered",
+    "Operands",
+    "Rule",
+    "as_dim",
+    "axis_of",
+    "binary",
+    "count_of",
+    "mean_of",
+    "reduced",
+    "reduced_keeping",
+    "rounded",
+    "scalar_literal",
+    "size_value",
+    "widened",
+]

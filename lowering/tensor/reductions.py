@@ -1,0 +1,433 @@
+"""Reductions, softmax and the normalizations: accumulations between pointwise formulas, each op rounded once.
+
+Narrow floats are summed in f32, integers in their own type, wrapping.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from xdsl.dialects import math
+from xdsl.ir import SSAValue
+
+from ...dialects import onnx
+from ...dialects.dims import Dim, as_dim
+from ...dialects.dims.expression import ONE, ZERO
+from .body import Body
+from .casts import convert, converted
+from .element_kinds import BOOL, F32, I64, Element
+from .graph import Combine, Computed, Dims, Node, View, pointwise, widened, with_unit_axes
+from .movement import reshaped
+from .operators import (
+    Operands,
+    Rule,
+    axis_of,
+    binary,
+    count_of,
+    mean_of,
+    reduced,
+    reduced_keeping,
+    size_value,
+)
+from .scalars import Scalars
+
+Formula = Callable[[Scalars, SSAValue, Element], SSAValue]
+
+
+def mapped(formula: Formula, x: Node, cost: float = 1) -> Node:
+    """A formula of each element of a node of a compute element."""
+    t = x.element
+    return pointwise(lambda s, v: formula(s, v, t), (x,), x.dims, t, cost)
+
+
+def exp(x: Node) -> Node:
+    return mapped(lambda s, v, t: s.unary(math.ExpOp, v), x, 10)
+
+
+def log(x: Node) -> Node:
+    return mapped(lambda s, v, t: s.unary(math.LogOp, v), x, 10)
+
+
+def square(x: Node) -> Node:
+    return mapped(lambda s, v, t: s.mul(v, v, t), x)
+
+
+def square_root(x: Node) -> Node:
+    return mapped(lambda s, v, t: s.unary(math.SqrtOp, v), x, 4)
+
+
+def absolute(x: Node) -> Node:
+    return mapped(lambda s, v, t: s.abs(v, t), x)
+
+
+# The Reduce operators
+
+
+def reduced_axes(o: Operands) -> list[int]:
+    """The axes, from an operand or (older forms) an attribute; all of them where none are given, or none of them."""
+    rank = len(o[0].dims)
+    axes = o.known_ints(1)
+    if not axes:
+        return [] if o.attr("noop_with_empty_axes") else list(range(rank))
+    return sorted(axis_of(a, rank) for a in axes)
+
+
+def result_of(o: Operands, value: Node, axes: Sequence[int], keep: bool) -> Node:
+    """A reduction's value (its axes gone), with the op's element and dims."""
+    kept = with_unit_axes(value, axes) if keep and axes else value
+    return converted(kept, o.element())
+
+
+def reduction(combine: Combine, before: Callable[[Node], Node] | None, after: Callable[[Node], Node] | None) -> Rule:
+    """A Reduce operator: a formula of each element, a combination, a formula of the result."""
+
+    def rule(o: Operands) -> list[Node]:
+        axes = reduced_axes(o)
+        if not axes and not before and not after:
+            return [o[0]]
+        x = widened(o[0])
+        x = before(x) if before else x
+        value = reduced(combine, x, axes) if axes else x
+        value = after(value) if after else value
+        return [result_of(o, value, axes, bool(o.attr("keepdims")))]
+
+    return rule
+
+
+def reduce_mean(o: Operands) -> list[Node]:
+    """The sum over the count; of integers, truncated."""
+    axes = reduced_axes(o)
+    if not axes:
+        return [o[0]]
+    x = widened(o[0])
+    total, count = reduced(Combine.ADD, x, axes), size_value(count_of(x, axes), x.element)
+    if x.element.is_float:
+        mean = binary("divf", total, count)
+    else:
+        from .arithmetic import safe_quotient
+
+        t = x.element
+        mean = pointwise(lambda s, a, b: safe_quotient(s, a, b, t), (total, count), total.dims, t, 10)
+    return [result_of(o, mean, axes, bool(o.attr("keepdims")))]
+
+
+def _as_float(x: Node) -> Node:
+    """Where a root or a logarithm is taken of an integer: in f64, as numpy does."""
+    from .element_kinds import F64
+
+    return x if x.element.is_float else converted(x, F64)
+
+
+def reduce_log_sum_exp(o: Operands) -> list[Node]:
+    """log(sum(exp(x))) from the greatest element on, so that it does not overflow."""
+    axes = reduced_axes(o)
+    x = _as_float(widened(o[0]))
+    if not axes:
+        return [converted(log(exp(x)), o.element())]
+    greatest = finite_or_zero(reduced(Combine.MAX, x, axes))
+    total = reduced(Combine.ADD, exp(binary("sub", x, with_unit_axes(greatest, axes))), axes)
+    return [result_of(o, binary("add", log(total), greatest), axes, bool(o.attr("keepdims")))]
+
+
+def finite_or_zero(x: Node) -> Node:
+    """0 for an infinity: subtracting it would give NaN, and exp needs no help there."""
+
+    def function(s: Scalars, v: SSAValue, t: Element) -> SSAValue:
+        infinite = s.compare("eq", s.abs(v, t), s.constant(float("inf"), t), t)
+        return s.select(infinite, s.constant(0.0, t), v)
+
+    return mapped(function, x, 3)
+
+
+def arg_extremum(combine: Combine) -> Rule:
+    """ArgMax and ArgMin: the first (or last) index with the extremum; a NaN counts as the extremum.
+
+    Two passes: the extremum, which propagates NaN, then the least (or greatest) index of an element equal to it.
+    """
+
+    def rule(o: Operands) -> list[Node]:
+        x = widened(o[0])
+        if not x.dims:
+            return [size_value(ZERO, I64)]
+        axis, last = axis_of(o.attr("axis"), len(x.dims)), bool(o.attr("select_last_index"))
+        index = extremum_index(x, axis, combine, last)
+        return [with_unit_axes(index, [axis]) if o.attr("keepdims") else index]
+
+    return rule
+
+
+def extremum_index(x: Node, axis: int, combine: Combine, last: bool = False) -> Node:
+    """The index (i64) along an axis, which is gone, of the extremum."""
+    best, t = reduced_keeping(combine, x, [axis]), x.element
+    none = -1 if last else (1 << 31) - 1
+
+    def formula(body: Body, index: tuple[Dim, ...]) -> SSAValue:
+        s = body.scalars
+        value, extremum = body.read(x, index), body.read(best, (*index[:axis], ZERO, *index[axis + 1 :]))
+        found = s.compare("eq", value, extremum, t)
+        if t.is_float:
+            found = s.either(found, s.both(s.is_nan(value, t), s.is_nan(extremum, t)))
+        at = s.convert("index_cast", body.index(index[axis]), I64)
+        return s.select(found, at, s.constant(none, I64))
+
+    from .graph import Use
+
+    candidates = Computed(x.dims, I64, ((x, Use.ALIGNED), (best, Use.MANY)), formula, cost=3)
+    return reduced(Combine.MAX if last else Combine.MIN, candidates, [axis])
+
+
+# Softmax
+
+
+def softmax(o: Operands) -> list[Node]:
+    """exp(x - max) over its sum"""
+    x = widened(o[0])
+    if not x.dims:
+        return [converted(mapped(lambda s, v, t: s.constant(1.0, t), x), o.element())]
+    axes = [axis_of(o.attr("axis"), len(x.dims))]
+    e = exp(binary("sub", x, reduced_keeping(Combine.MAX, x, axes)))
+    return [converted(binary("divf", e, reduced_keeping(Combine.ADD, e, axes)), o.element())]
+
+
+def log_softmax(o: Operands) -> list[Node]:
+    """(x - max) - log(sum(exp(x - max)))"""
+    x = widened(o[0])
+    if not x.dims:
+        return [converted(mapped(lambda s, v, t: s.constant(0.0, t), x), o.element())]
+    axes = [axis_of(o.attr("axis"), len(x.dims))]
+    shifted = binary("sub", x, reduced_keeping(Combine.MAX, x, axes))
+    total = reduced(Combine.ADD, exp(shifted), axes)
+    return [converted(binary("sub", shifted, with_unit_axes(log(total), axes)), o.element())]
+
+
+def hardmax(o: Operands) -> list[Node]:
+    """1 at the first maximum along the axis, else 0"""
+    x = widened(o[0])
+    axis = axis_of(o.attr("axis"), len(x.dims))
+    best = extremum_index(x, axis, Combine.MAX)
+    t = x.element
+
+    def formula(body: Body, index: tuple[Dim, ...]) -> SSAValue:
+        s = body.scalars
+        at = s.convert("index_cast", body.index(index[axis]), I64)
+        here = s.compare("eq", at, body.read(best, (*index[:axis], *index[axis + 1 :])), I64)
+        return s.select(here, s.constant(1.0, t), s.constant(0.0, t))
+
+    from .graph import Use
+
+    return [converted(Computed(x.dims, t, ((best, Use.MANY),), formula, cost=3), o.element())]
+
+
+# Normalizations
+
+
+def inverse_deviation(variance: Node, epsilon: float) -> Node:
+    """1 / sqrt(variance + epsilon)"""
+
+    def function(s: Scalars, v: SSAValue, t: Element) -> SSAValue:
+        root = s.unary(math.SqrtOp, s.add(v, s.constant(epsilon, t), t))
+        return s.divf(s.constant(1.0, t), root)
+
+    return mapped(function, variance, 9)
+
+
+def centered(x: Node, axes: Sequence[int]) -> tuple[Node, Node, Node]:
+    """(x - mean, mean, variance) over axes, the latter two with size 1 there; in two passes."""
+    mean = mean_of(x, axes)
+    difference = binary("sub", x, mean)
+    return difference, mean, mean_of(square(difference), axes)
+
+
+def layer_normalization(o: Operands) -> list[Node]:
+    """(x - mean) / sqrt(variance + epsilon) * scale + bias over the axes from `axis` on; mean and 1 / deviation."""
+    x, scale, bias = _stashed(o), o[1], o.get(2)
+    axes = list(range(axis_of(o.attr("axis"), len(x.dims)), len(x.dims)))
+    difference, mean, variance = centered(x, axes)
+    inverse = inverse_deviation(variance, o.attr("epsilon"))
+    normal = converted(binary("mul", difference, inverse), o.element())
+    y = scaled(normal, scale, bias, o.element())
+    results: list[Node] = [y]
+    for k, value in ((1, mean), (2, inverse)):
+        if o.has_result(k):
+            results.append(converted(value, o.element(k)))
+    return results
+
+
+def _stashed(o: Operands) -> Node:
+    """The operand in the type of the first stage: `stash_type`, f32 unless the model asks for another."""
+    from ...dialects.onnx import ELEMENT_TYPES
+    from .element_kinds import element_of
+
+    stash = element_of(ELEMENT_TYPES[o.attr("stash_type")])
+    return widened(converted(o[0], stash))
+
+
+def scaled(normal: Node, scale: Node, bias: Node | None, element: Element) -> Node:
+    """normal * scale + bias in the result's type, rounded after each step as the standard's function body does."""
+    t = element.compute
+    product = pointwise(
+        lambda s, a, b: s.mul(a, convert(s, b, scale.element, t), t), (normal, scale), normal.dims, element
+    )
+    if bias is None:
+        return product
+    return pointwise(
+        lambda s, a, b: s.add(a, convert(s, b, bias.element, t), t), (product, bias), normal.dims, element
+    )
+
+
+def rms_normalization(o: Operands) -> list[Node]:
+    """x / sqrt(mean(x * x) + epsilon) * scale over the axes from `axis` on"""
+    x = _stashed(o)
+    axes = list(range(axis_of(o.attr("axis"), len(x.dims)), len(x.dims)))
+    inverse = inverse_deviation(mean_of(square(x), axes), o.attr("epsilon"))
+    normal = converted(binary("mul", x, inverse), o.element())
+    return [scaled(normal, o[1], None, o.element())]
+
+
+def per_channel(parameter: Node, rank: int) -> Node:
+    """A 1-d parameter along axis 1 of a tensor of that rank."""
+    if rank < 2:
+        return parameter
+    return reshaped(parameter, (parameter.dims[0], *([ONE] * (rank - 2))))
+
+
+def instance_normalization(o: Operands) -> list[Node]:
+    x = widened(o[0])
+    rank = len(x.dims)
+    axes = list(range(2, rank))
+    difference, _, variance = centered(x, axes)
+    normal = binary("mul", difference, inverse_deviation(variance, o.attr("epsilon")))
+    return [affine(normal, per_channel(o[1], rank), per_channel(o[2], rank), o.element())]
+
+
+def affine(normal: Node, scale: Node, bias: Node, element: Element) -> Node:
+    """normal * scale + bias in normal's compute element, rounded once."""
+    t = normal.element
+    return pointwise(
+        lambda s, v, a, b: s.add(s.mul(v, convert(s, a, scale.element, t), t), convert(s, b, bias.element, t), t),
+        (normal, scale, bias),
+        normal.dims,
+        element,
+        2,
+    )
+
+
+def group_normalization(o: Operands) -> list[Node]:
+    """Over groups of channels with all spatial axes, then scale and bias by channel."""
+    x = widened(o[0])
+    n, c, *spatial = x.dims
+    groups = as_dim(o.attr("num_groups"))
+    size = c // groups
+    apart = reshaped(x, (n, groups, size, *spatial))
+    axes = list(range(2, len(apart.dims)))
+    difference, _, variance = centered(apart, axes)
+    normal = binary("mul", difference, inverse_deviation(variance, o.attr("epsilon")))
+    together = reshaped(normal, x.dims)
+    rank = len(x.dims)
+    return [affine(together, per_channel(o[1], rank), per_channel(o[2], rank), o.element())]
+
+
+def batch_normalization(o: Operands) -> list[Node]:
+    """(x - mean) / sqrt(variance + epsilon) * scale + bias with given statistics."""
+    if o.attr("training_mode"):
+        raise o.refuse("training mode")
+    x = widened(o[0])
+    t = x.element
+    rank = len(x.dims)
+    scale, bias, mean, variance = (per_channel(converted(o[k], t), rank) for k in range(1, 5))
+    inverse = inverse_deviation(variance, o.attr("epsilon"))
+    factor = binary("mul", scale, inverse)
+    return [affine(binary("sub", x, mean), factor, bias, o.element())]
+
+
+def mean_variance_normalization(o: Operands) -> list[Node]:
+    """(x - mean) / (deviation + 1e-9), the standard's constant"""
+    x = widened(o[0])
+    axes = sorted(axis_of(a, len(x.dims)) for a in o.attr("axes"))
+    difference, _, variance = centered(x, axes)
+    deviation = mapped(lambda s, v, t: s.add(s.unary(math.SqrtOp, v), s.constant(1e-9, t), t), variance, 5)
+    return [converted(binary("divf", difference, deviation), o.element())]
+
+
+def lp_normalization(o: Operands) -> list[Node]:
+    """x over its norm along an axis; 0 where the norm is 0"""
+    x = widened(o[0])
+    axes = [axis_of(o.attr("axis"), len(x.dims))]
+    if o.attr("p") == 1:
+        norm = reduced(Combine.ADD, absolute(x), axes)
+    else:
+        norm = square_root(reduced(Combine.ADD, square(x), axes))
+    t = x.element
+
+    def quotient(s: Scalars, v: SSAValue, by: SSAValue) -> SSAValue:
+        zero = s.constant(0.0, t)
+        return s.select(s.compare("eq", by, zero, t), zero, s.divf(v, by))
+
+    return [pointwise(quotient, (x, with_unit_axes(norm, axes)), x.dims, o.element(), 6)]
+
+
+def global_pool(kind: str) -> Rule:
+    """GlobalAveragePool, GlobalMaxPool and GlobalLpPool: over all axes behind the channels."""
+
+    def rule(o: Operands) -> list[Node]:
+        x = widened(o[0])
+        axes = list(range(2, len(x.dims)))
+        if kind == "average":
+            value = mean_of(x, axes)
+        elif kind == "max":
+            value = reduced_keeping(Combine.MAX, x, axes)
+        else:
+            value = with_unit_axes(lp_norm(x, axes, o.attr("p")), axes)
+        return [converted(value, o.element())]
+
+    return rule
+
+
+def lp_norm(x: Node, axes: Sequence[int], p: int) -> Node:
+    """(sum of |x| ** p) ** (1 / p) over axes, which are gone."""
+    if p == 1:
+        return reduced(Combine.ADD, absolute(x), axes)
+    if p == 2:
+        return square_root(reduced(Combine.ADD, square(x), axes))
+    power = mapped(lambda s, v, t: s.float_binary(math.PowFOp, s.abs(v, t), s.constant(float(p), t)), x, 20)
+    total = reduced(Combine.ADD, power, axes)
+    return mapped(lambda s, v, t: s.float_binary(math.PowFOp, v, s.constant(1.0 / p, t)), total, 20)
+
+
+def _root_of_sum(x: Node) -> Node:
+    return square_root(_as_float(x))
+
+
+def _log_of_sum(x: Node) -> Node:
+    return log(_as_float(x))
+
+
+REDUCTIONS: dict[type[onnx.OnnxOp], Rule] = {
+    onnx.ArgMaxOp: arg_extremum(Combine.MAX),
+    onnx.ArgMinOp: arg_extremum(Combine.MIN),
+    onnx.BatchNormalizationOp: batch_normalization,
+    onnx.GlobalAveragePoolOp: global_pool("average"),
+    onnx.GlobalLpPoolOp: global_pool("lp"),
+    onnx.GlobalMaxPoolOp: global_pool("max"),
+    onnx.GroupNormalizationOp: group_normalization,
+    onnx.HardmaxOp: hardmax,
+    onnx.InstanceNormalizationOp: instance_normalization,
+    onnx.LayerNormalizationOp: layer_normalization,
+    onnx.LogSoftmaxOp: log_softmax,
+    onnx.LpNormalizationOp: lp_normalization,
+    onnx.MeanVarianceNormalizationOp: mean_variance_normalization,
+    onnx.RMSNormalizationOp: rms_normalization,
+    onnx.ReduceL1Op: reduction(Combine.ADD, absolute, None),
+    onnx.ReduceL2Op: reduction(Combine.ADD, square, _root_of_sum),
+    onnx.ReduceLogSumExpOp: reduce_log_sum_exp,
+    onnx.ReduceLogSumOp: reduction(Combine.ADD, None, _log_of_sum),
+    onnx.ReduceMaxOp: reduction(Combine.MAX, None, None),
+    onnx.ReduceMeanOp: reduce_mean,
+    onnx.ReduceMinOp: reduction(Combine.MIN, None, None),
+    onnx.ReduceProdOp: reduction(Combine.MUL, None, None),
+    onnx.ReduceSumOp: reduction(Combine.ADD, None, None),
+    onnx.ReduceSumSquareOp: reduction(Combine.ADD, square, None),
+    onnx.SoftmaxOp: softmax,
+}
+
+__all__ = ["BOOL", "F32", "REDUCTIONS", "Dims", "View", "lp_norm", "mapped"]

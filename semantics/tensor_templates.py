@@ -1,0 +1,89 @@
+"""What the kernel templates compute, by the reference functions: for the tensor level's evaluator."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from xdsl.dialects.builtin import ArrayAttr, DenseArrayBase
+from xdsl.ir import Attribute
+
+from ..dialects import kernel
+from ..dialects.dims import ShapeAttr
+from ..dialects.onnx import numpy_dtype, plain
+from .reference import REFERENCE
+
+Array = np.ndarray[Any, Any]
+Binding = Mapping[str, int]
+
+_OWN = frozenset(("operands", "results", "operand_types", "result_types"))
+_BY_NAME = {name.lower(): (domain, name) for domain, name in REFERENCE}
+
+
+def run_template(
+    op: kernel.TemplateOp, inputs: Sequence[Array], outputs: Sequence[Array], types: Sequence[np.dtype[Any]], binding: Binding
+) -> list[Array]:
+    """The template's own results, in the given types; of an accumulating template the sums before its epilogue."""
+    name, config = op.template.data, dict(op.config.data)
+    if (accumulate := _ACCUMULATING.get(name)) is not None:
+        # sums in the type in which they reach the epilogue
+        wide = [i.astype(types[0]) if i.dtype.kind not in "iub" else i for i in inputs]
+        return [np.asarray(accumulate(wide, config, binding)).astype(types[0], copy=False)]
+    return _by_reference(name, config, inputs, outputs, types)
+
+
+def _integers(config: Mapping[str, Attribute], name: str, binding: Binding) -> list[int]:
+    value = config[name]
+    if isinstance(value, ShapeAttr):
+        return [d.evaluate(binding) for d in value.data]
+    assert isinstance(value, DenseArrayBase)
+    return [int(v) for v in value.get_values()]
+
+
+def _matmul(inputs: Sequence[Array], config: Mapping[str, Attribute], binding: Binding) -> Array:
+    a, b = inputs
+    if "trans_a" in config:
+        a = np.swapaxes(a, -1, -2)
+    if "trans_b" in config:
+        b = np.swapaxes(b, -1, -2)
+    [y] = REFERENCE["", "MatMul"]([a, b])
+    return np.asarray(y)
+
+
+def _convolution(name: str) -> Callable[[Sequence[Array], Mapping[str, Attribute], Binding], Array]:
+    def run(inputs: Sequence[Array], config: Mapping[str, Attribute], binding: Binding) -> Array:
+        attributes: dict[str, object] = {
+            key: plain(value) if key == "group" else _integers(config, key, binding) for key, value in config.items()
+        }
+        [y] = REFERENCE["", name](list(inputs), attributes)
+        return np.asarray(y)
+
+    return run
+
+
+_ACCUMULATING = {
+    "matmul": _matmul,
+    "conv": _convolution("Conv"),
+    "conv_transpose": _convolution("ConvTranspose"),
+}
+
+
+def _by_reference(
+    name: str,
+    config: Mapping[str, Attribute],
+    inputs: Sequence[Array],
+    outputs: Sequence[Array],
+    types: Sequence[np.dtype[Any]],
+) -> list[Array]:
+    """A template that is an operator of the standard under its own name."""
+    present = _integers(config, "operands", {})
+    wanted = _integers(config, "results", {})
+    kinds = config["operand_types"]
+    assert isinstance(kinds, ArrayAttr)
+    operands: list[Array | None] = [None] * (max(present) + 1)
+    for at, array, kind in zip(present, inputs, kinds, strict=True):
+        operands[at] = array.view(numpy_dtype(kind)) if array.ndim else array.reshape(1).view(numpy_dtype(kind))[0:1].reshape(())
+    attributes = {key: plain(value) for key, value in config.items() if key not in _OWN}
+    found = REFERENCE[_BY_NAME[name]](operands, attributes, max(wanted) + 1)
+    return [np.asarray(found[k]).view(t).reshape(o.shape) for k, t, o in zip(wanted, types, outputs, strict=True)]
