@@ -7,7 +7,7 @@ so two layers of one shape share a function.  Views at a group's border stay in 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from io import StringIO
 from typing import ClassVar
@@ -332,3 +332,15 @@ def drop_dead_constants(block: Block) -> None:
         ):
             op.detach()
             op.erase()
+
+
+def single_op_kernels(function: FuncOp) -> Iterator[tuple[Operation, FuncOp]]:
+    """For each op of a kernel but constants, a kernel of it alone, to see which of them is the trouble."""
+    dims_count = sum(isinstance(a.type, IndexType) for a in function.body.block.args)
+    rename = {f"d{i}": Dim.symbol(f"d{i}") for i in range(dims_count)}
+    for op in function.body.block.ops:
+        if isinstance(op, (onnx.ConstantOp, dims.TensorOp, ReturnOp)):
+            continue
+        constants = {v: c for v in op.operands if (c := small_constant(v)) is not None}
+        inputs = [v for v in dict.fromkeys(op.operands) if v not in constants]
+        yield op, build_function([op], inputs, constants, list(op.results), rename)

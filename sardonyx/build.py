@@ -17,8 +17,9 @@ import traceback
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 
-from xdsl.dialects.builtin import StringAttr
+from xdsl.dialects.builtin import AnyFloat, IntegerType, StringAttr, TensorType
 from xdsl.dialects.func import FuncOp
+from xdsl.ir import Operation
 
 from . import __version__
 from .codegen.kernels import checks_of, kernel_to_llvm
@@ -28,8 +29,8 @@ from .dialects.dims import ShapeAttr, parse_dims
 from .dialects.target import Target
 from .lowering.loops import lower_to_loops
 from .lowering.schedule import ScratchNeed
-from .lowering.tensor import lower_to_tensor
-from .pipeline import symbol_of
+from .lowering.tensor import RULES, NotLowered, lower_to_tensor
+from .rewrites.outline import single_op_kernels
 from .runtime.errors import CompilerBug, Error
 
 FORK_FROM = 4
@@ -63,6 +64,58 @@ class KernelObject:
         fields = json.loads(head)
         fields["checks"] = tuple((code, message) for code, message in fields["checks"])
         return KernelObject(**fields, image=image)
+
+
+def symbol_of(kernel: FuncOp) -> str:
+    """The C symbol of a kernel: from its key, never from the model's text."""
+    key = kernel.attributes["kernel.key"]
+    assert isinstance(key, StringAttr)
+    return f"k_{key.data}"
+
+
+NUMERIC = (AnyFloat, IntegerType)
+
+
+def refuses(op: Operation) -> str | None:
+    """Why the lowering does not take an op into a kernel, as far as its class and types tell; None where it does."""
+    if type(op) not in RULES:
+        return "it has no lowering"
+    for value in (*op.operands, *op.results):
+        if not isinstance(value.type, TensorType):
+            return f"{value.type} is no tensor"
+        element = value.type.element_type
+        if not isinstance(element, NUMERIC) or (isinstance(element, IntegerType) and 1 < element.width.data < 8):
+            return f"elements of type {element} are not lowered"
+    return None
+
+
+def signature(op: Operation) -> str:
+    """What the lowering of an op may depend on, but for sizes: class, attributes, element types and ranks."""
+    types = [f"{v.type.element_type}:{v.type.get_num_dims()}" for v in (*op.operands, *op.results)
+             if isinstance(v.type, TensorType)]  # fmt: skip
+    attributes = {k: str(v) for k, v in sorted(op.properties.items()) if not isinstance(v, ShapeAttr)}
+    return f"{op.name} {attributes} {types}"
+
+
+def not_lowered(kernels: Sequence[FuncOp]) -> dict[str, str]:
+    """The signatures of ops that turn out to have no lowering in the form that they have, with the reason.
+
+    Raises CompilerBug for a kernel that fails though each of its ops passes alone: fusion made what lowering refuses.
+    """
+    found: dict[str, str] = {}
+    for kernel in kernels:
+        try:
+            lower_to_tensor(kernel)
+        except NotLowered as e:
+            before = len(found)
+            for op, single in single_op_kernels(kernel):
+                try:
+                    lower_to_tensor(single)
+                except NotLowered as reason:
+                    found[signature(op)] = str(reason)
+            if len(found) == before:
+                raise kernel_bug(kernel, e) from e
+    return found
 
 
 def build_kernel(kernel: FuncOp, target: Target) -> KernelObject:

@@ -12,16 +12,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import gettempdir
 
-from xdsl.dialects.builtin import ModuleOp, StringAttr
+from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation
 
+from .build import not_lowered, refuses, signature, symbol_of
 from .codegen.kernels import kernel_to_llvm
 from .dialects.dims import ShapeAttr
 from .dialects.target import Target, TargetAttr
 from .lowering.loops import lower_to_loops
 from .lowering.schedule import ScratchNeed, schedule
-from .lowering.tensor import lower_to_tensor, refuses
+from .lowering.tensor import lower_to_tensor
 from .rewrites.driver import Pattern, apply_patterns
 from .rewrites.infer import infer_shapes
 from .rewrites.outline import outline
@@ -92,7 +93,20 @@ def _user_patterns(state: State) -> None:
 
 
 def _outline(state: State) -> None:
-    outline(state.module, refuses, fuse=state.options.fuse, facts=state.facts)
+    """Outlines; where a kernel then turns out to have no lowering, again with the ops that caused it hosted."""
+    hosted: dict[str, str] = {}
+
+    def native(op: Operation) -> str | None:
+        return refuses(op) or (hosted.get(signature(op)) if hosted else None)
+
+    graph = state.module
+    while True:
+        state.module = graph.clone()
+        outline(state.module, native, fuse=state.options.fuse, facts=state.facts)
+        found = not_lowered(state.kernels())
+        if not found:
+            return
+        hosted.update(found)
 
 
 def replace_function(old: FuncOp, new: FuncOp) -> None:
@@ -133,13 +147,6 @@ def scratch_needs(state: State) -> dict[str, ScratchNeed]:
 
 def _schedule(state: State) -> None:
     schedule(state.module, scratch_needs(state), state.facts)
-
-
-def symbol_of(kernel: FuncOp) -> str:
-    """The C symbol of a kernel: from its key, never from the model's text."""
-    key = kernel.attributes["kernel.key"]
-    assert isinstance(key, StringAttr)
-    return f"k_{key.data}"
 
 
 def _llvm(state: State) -> None:

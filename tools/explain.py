@@ -66,7 +66,8 @@ def explain(module: ModuleOp) -> dict[str, Any]:
 def operator_name(op: Operation) -> str:
     """ONNX's spelling: `Conv`, `ai.onnx.ml.ZipMap`, or domain and type of an unknown operator."""
     if isinstance(op, onnx.CustomOp):
-        return f"{op.domain.data}::{op.op_type.data}" if op.domain.data else op.op_type.data
+        domain, name = onnx.plain(op.domain), onnx.plain(op.op_type)
+        return f"{domain}::{name}" if domain else str(name)
     if isinstance(op, onnx.OnnxOp):
         schema = op.SCHEMA
         return f"{schema.domain}.{schema.op_type}" if schema.domain else schema.op_type

@@ -10,8 +10,8 @@ from xdsl.ir import Operation
 
 from ...dialects import onnx
 from ...dialects.dims import dims_of
+from ...semantics.evaluate import evaluate
 from ...semantics.known import constant_value
-from ...semantics.reference import evaluate
 from ...semantics.weights import WeightStore
 from ..constants import make_constant
 from ..driver import ORIGIN, Firing, origins_of
@@ -50,9 +50,11 @@ def fold(op: Operation, weights: WeightStore) -> bool:
             return False
         values.append(value)
     try:
-        results = evaluate(op, values)
+        results = evaluate(op, values, weights)
     except (ArithmeticError, ValueError, IndexError, NotImplementedError):
         return False  # what cannot be folded is computed, or refused, at run time
+    if results is None:
+        return False
     constants: list[Operation] = []
     for old, value in zip(op.results, results, strict=True):
         constant = make_constant(np.asarray(value), old.type, weights)

@@ -1,0 +1,59 @@
+"""One op of the onnx dialect computed by its reference function."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from xdsl.dialects.builtin import TensorType
+from xdsl.ir import Attribute, Operation
+
+from ..dialects import onnx
+from .reference import REFERENCE, Value
+from .weights import WeightStore
+
+
+def plain_attributes(op: onnx.OnnxOp, weights: WeightStore) -> dict[str, Any]:
+    """The op's attributes as plain Python values, weights as arrays; those that are absent are left out."""
+    found: dict[str, Any] = {}
+    for name in op.SCHEMA.attributes:
+        value: Attribute | None = op.properties.get(name)
+        if value is None:
+            continue
+        found[name] = weights.get(value) if isinstance(value, onnx.WeightAttr) else onnx.plain(value)
+    return found
+
+
+def reference_of(op: Operation, weights: WeightStore) -> Callable[..., tuple[Value, ...]] | None:
+    """A function of the operands by formal position; None where the op has no reference function or has regions."""
+    if op.regions:
+        return None
+    if isinstance(op, onnx.CustomOp):
+        key = (str(onnx.plain(op.domain)), str(onnx.plain(op.op_type)))
+        attributes: dict[str, Any] = {}
+        for name, value in op.attributes_.data.items():
+            attributes[name] = weights.get(value) if isinstance(value, onnx.WeightAttr) else onnx.plain(value)
+    elif isinstance(op, onnx.OnnxOp):
+        key = (op.SCHEMA.domain, op.SCHEMA.op_type)
+        attributes = plain_attributes(op, weights)
+    else:
+        return None
+    reference = REFERENCE.get(key)
+    if reference is None:
+        return None
+    outputs = len(op.results)
+    return lambda *operands: reference(list(operands), attributes, outputs)[:outputs]
+
+
+def evaluate(op: Operation, values: Sequence[Value], weights: WeightStore) -> list[np.ndarray[Any, Any]] | None:
+    """The results as arrays of the result types' element types; None where that cannot be."""
+    function = reference_of(op, weights)
+    if function is None:
+        return None
+    results: list[np.ndarray[Any, Any]] = []
+    for value, result in zip(function(*values), op.results, strict=True):
+        if not isinstance(value, np.ndarray) or not isinstance(result.type, TensorType):
+            return None
+        results.append(value)
+    return results
