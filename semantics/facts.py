@@ -478,7 +478,7 @@ def _missing_equality(d: Dim) -> str:
                     return f"{x % k} == 0"
     positive = Dim.of_terms([t for t in d.terms if t[0] > 0])
     negative = -Dim.of_terms([t for t in d.terms if t[0] < 0])
-    return f"{positive} == {negative}"
+    return f"{negative} == {positive}" if positive is ZERO else f"{positive} == {negative}"
 
 
 def _inequality_text(d: Dim) -> str:

@@ -291,8 +291,9 @@ def _from_sums(sums: Mapping[Monomial, int]) -> Dim:
     if len(items) > 1:
         if len(items) > _MAX_TERMS:
             raise DimError(f"an expression of more than {_MAX_TERMS} terms")
-        sums = _merge_complements({m: c for c, m in items})
-        items = [(c, m) for m, c in sums.items() if c]
+        if any(atom.args is not None for _, m in items for atom, _ in m):
+            sums = _merge_complements({m: c for c, m in items})
+            items = [(c, m) for m, c in sums.items() if c]
         items.sort(key=_term_key)
     return _intern(tuple(items))
 
@@ -311,6 +312,8 @@ def _add(a: Dim, b: Dim) -> Dim:
 
 @lru_cache(maxsize=1 << 14)
 def _negate(a: Dim) -> Dim:
+    if len(a.terms) > 1:
+        return _from_sums({m: -c for c, m in a.terms})
     return _intern(tuple((-c, m) for c, m in a.terms))
 
 
@@ -342,38 +345,70 @@ def _multiply(a: Dim, b: Dim) -> Dim:
 
 
 def _merge_complements(sums: dict[Monomial, int]) -> dict[Monomial, int]:
-    """`min(a, b) + max(a, b)` is `a + b`, and `x % k + k*(x//k)` is `x`, where both have the same coefficient."""
-    if not any(atom.args is not None and atom.kind in ("min", "mod") for m in sums for atom, _ in m):
-        return sums
-    for monomial in list(sums):
-        for atom, power in monomial:
-            if atom.args is None or power != 1 or not (coefficient := sums.get(monomial, 0)):
-                continue
-            found = _complement(atom)
-            if found is None:
-                continue
-            partner, total = found
-            rest = tuple(f for f in monomial if f[0] is not atom)
-            c2, m2 = partner.terms[0]
-            other = _multiply_monomials(rest, m2)
-            if sums.get(other, 0) != coefficient * c2:
-                continue
-            del sums[monomial], sums[other]
-            for c, m in total.terms:
-                m = _multiply_monomials(rest, m)
-                sums[m] = sums.get(m, 0) + c * coefficient
-            return _merge_complements({m: c for m, c in sums.items() if c})
+    """Chooses between atoms that determine each other: `min(a, b) + max(a, b)` is `a + b`, `x % k + k*(x//k)` is `x`.
+
+    Of the two ways to write the sum with only one of a pair, the shorter is taken, else that with a remainder or with a
+    positive coefficient.
+    """
+    for _ in range(8):
+        for monomial in sums:
+            shorter = next((s for f in monomial if (s := _rewritten(sums, monomial, f))), None)
+            if shorter is not None:
+                sums = shorter
+                break
+        else:
+            return sums
     return sums
 
 
-def _complement(atom: Call) -> tuple[Dim, Dim] | None:
-    """(a single term, the sum of the atom and it) for `min` of two and for `mod`."""
+def _rewritten(sums: dict[Monomial, int], monomial: Monomial, factor: tuple[Atom, int]) -> dict[Monomial, int] | None:
+    """The sum with one pair written the preferred way; None where it is so already."""
+    atom, power = factor
+    if atom.args is None or power != 1 or (relation := _relation(atom)) is None:
+        return None
+    first, (k, second), total = relation
+    rest = _divide_monomials(monomial, first if first[0][0] is atom else second)
+    if rest is None:
+        return None
+    one, other = _multiply_monomials(rest, first), _multiply_monomials(rest, second)
+    p, q = sums.get(one, 0), sums.get(other, 0)
+    # p*first + q*second, where first + k*second == total
+    choices = [_replaced(sums, rest, total, {one: -p, other: -k * p}, p)]
+    if q % k == 0:
+        choices.append(_replaced(sums, rest, total, {one: -q // k, other: -q}, q // k))
+    if atom.kind in ("mod", "floordiv"):  # a remainder has better bounds than a difference of two
+        best = min(choices, key=lambda s: (len(s), one not in s))
+    else:
+        best = min(choices, key=lambda s: (len(s), -s.get(one, 0), -s.get(other, 0)))
+    return None if best == sums else best
+
+
+def _replaced(
+    sums: dict[Monomial, int], rest: Monomial, total: Dim, change: dict[Monomial, int], times: int
+) -> dict[Monomial, int]:
+    """The sum with coefficients changed and `times * rest * total` added."""
+    out = dict(sums)
+    for m, c in change.items():
+        out[m] = out.get(m, 0) + c
+    if times:
+        for c, m in total.terms:
+            m = _multiply_monomials(rest, m)
+            out[m] = out.get(m, 0) + c * times
+    return {m: c for m, c in out.items() if c}
+
+
+@lru_cache(maxsize=1 << 12)
+def _relation(atom: Call) -> tuple[Monomial, tuple[int, Monomial], Dim] | None:
+    """(a, (k, b), total) with `a + k*b == total`, where the atom is in one of the monomials a and b."""
     a, b = atom.args[:2]
-    if atom.kind == "min" and len(atom.args) == 2:
-        return _call("max", atom.args), _add(a, b)
-    if atom.kind == "mod":
-        partner = _multiply(b, _floordiv(a, b))
-        return (partner, a) if len(partner.terms) == 1 else None
+    if atom.kind in ("min", "max") and len(atom.args) == 2:
+        low, high = _call("min", atom.args), _call("max", atom.args)
+        return high.terms[0][1], low.terms[0], _add(a, b)
+    if atom.kind in ("mod", "floordiv") and len(b.terms) == 1 and b.terms[0][0] > 0:
+        rest, quotient = _mod(a, b), _floordiv(a, b)
+        if rest.atom is not None and quotient.atom is not None:
+            k, m = b.terms[0]
+            return rest.terms[0][1], (k, _multiply_monomials(m, quotient.terms[0][1])), a
     return None
 
 

@@ -150,7 +150,7 @@ def lower_bound(dim: Dim, symbol_range: SymbolRange = default_range) -> Bound:
 
 def upper_bound(dim: Dim, symbol_range: SymbolRange = default_range) -> Bound:
     """The counterpart of `lower_bound`."""
-    return -lower_bound(-dim, symbol_range)
+    return min(interval(dim, symbol_range)[1], -lower_bound(-dim, symbol_range))
 
 
 def _ceil_div(a: Bound, b: int) -> Bound:
