@@ -6,6 +6,7 @@ and each payload of LIMIT bytes or more is replaced by a marker; what is left is
 
 from __future__ import annotations
 
+import mmap
 import os
 from dataclasses import dataclass
 
@@ -13,7 +14,7 @@ from ..runtime.errors import ModelError
 
 LIMIT = 1024  # bytes; a smaller payload is copied
 
-Buffer = memoryview | bytes
+Buffer = memoryview | bytes | mmap.mmap
 
 # message -> its length-delimited fields that can hold a tensor: number -> message (numbers are onnx.proto's)
 _NESTED: dict[str, dict[int, str]] = {

@@ -1,0 +1,157 @@
+"""TypeProto as types of the IR, and what a file declares of its values as text that inference can compare with."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+
+from onnx import TensorProto, TensorShapeProto, TypeProto, ValueInfoProto
+from xdsl.dialects.builtin import DYNAMIC_INDEX, TensorType, UnrankedTensorType
+from xdsl.ir import Attribute
+
+from ..dialects.dims import Dim, as_dim, parse_dim, tensor_type
+from ..dialects.dims.expression import DimError
+from ..dialects.onnx.declared import Declared, Size
+from ..dialects.onnx.types import (
+    ELEMENT_NAMES,
+    ELEMENT_TYPES,
+    UNKNOWN,
+    MapType,
+    OptionalType,
+    SequenceType,
+    SparseType,
+)
+from ..runtime.errors import ModelError
+
+
+def dim_of_text(text: str) -> Dim | None:
+    """A `dim_param` that is a name or an expression of the grammar; None for other text (`?`, `p2o.Dim.0`)."""
+    if not text.isascii():
+        return None  # a symbol stands in the IR's text, and in expressions that Python reads
+    try:
+        dim = parse_dim(text)
+    except DimError:
+        return None
+    return None if dim.is_const and dim.value < 0 else dim
+
+
+class InputTypes:
+    """The types of a graph's inputs. A size that the file does not name is a fresh symbol, of that axis alone."""
+
+    def __init__(self, inputs: Iterable[ValueInfoProto]) -> None:
+        listed = list(inputs)
+        self._taken = {name for info in listed for dim in _named(info.type) for name in dim.symbols}
+
+    def type_of(self, info: ValueInfoProto) -> Attribute:
+        """The type of one input. Raises ModelError for an element type that does not exist."""
+        return self._type(info.type, info.name)
+
+    def _type(self, proto: TypeProto, name: str) -> Attribute:
+        match proto.WhichOneof("value"):
+            case "tensor_type":
+                return self._tensor(proto.tensor_type, name)
+            case "sparse_tensor_type":
+                return SparseType(self._tensor(proto.sparse_tensor_type, name))
+            case "sequence_type":
+                return SequenceType(loose_type(proto.sequence_type.elem_type, name))
+            case "optional_type":
+                return OptionalType(self._type(proto.optional_type.elem_type, name))
+            case "map_type":
+                key = _element(proto.map_type.key_type, name)
+                return MapType(key, loose_type(proto.map_type.value_type, name))
+            case _:
+                return UNKNOWN
+
+    def _tensor(self, proto: TypeProto.Tensor | TypeProto.SparseTensor, name: str) -> Attribute:
+        if proto.elem_type == TensorProto.UNDEFINED:
+            return UNKNOWN
+        element = _element(proto.elem_type, name)
+        if not proto.HasField("shape"):
+            return UnrankedTensorType(element)
+        return tensor_type(element, [self._dim(d, name, axis) for axis, d in enumerate(proto.shape.dim)])
+
+    def _dim(self, proto: TensorShapeProto.Dimension, name: str, axis: int) -> Dim:
+        size = _size(proto)
+        dim = as_dim(size) if isinstance(size, int) and size >= 0 else None
+        if isinstance(size, str):
+            dim = dim_of_text(size)
+        return dim if dim is not None else self._fresh(name, axis)
+
+    def _fresh(self, name: str, axis: int) -> Dim:
+        symbol = re.sub(r"\W", "_", f"{name}_{axis}", flags=re.ASCII)
+        if not symbol[0].isalpha():
+            symbol = f"s{symbol}"
+        while symbol in self._taken:
+            symbol += "_"
+        self._taken.add(symbol)
+        return Dim.symbol(symbol)
+
+
+def _named(proto: TypeProto) -> Iterator[Dim]:
+    match proto.WhichOneof("value"):
+        case "tensor_type":
+            shape = proto.tensor_type.shape
+        case "sparse_tensor_type":
+            shape = proto.sparse_tensor_type.shape
+        case "optional_type":
+            yield from _named(proto.optional_type.elem_type)
+            return
+        case _:
+            return
+    for dim in shape.dim:
+        found = dim_of_text(dim.dim_param) if dim.dim_param else None
+        if found is not None:
+            yield found
+
+
+def loose_type(proto: TypeProto, name: str) -> Attribute:
+    """The type of a sequence's elements: of a tensor only element type and rank, since sizes may differ."""
+    match proto.WhichOneof("value"):
+        case "tensor_type":
+            tensor = proto.tensor_type
+            element = _element(tensor.elem_type, name)
+            if not tensor.HasField("shape"):
+                return UnrankedTensorType(element)
+            return TensorType(element, [DYNAMIC_INDEX] * len(tensor.shape.dim))
+        case "sequence_type":
+            return SequenceType(loose_type(proto.sequence_type.elem_type, name))
+        case "optional_type":
+            return OptionalType(loose_type(proto.optional_type.elem_type, name))
+        case "map_type":
+            return MapType(_element(proto.map_type.key_type, name), loose_type(proto.map_type.value_type, name))
+        case _:
+            return UNKNOWN
+
+
+def _element(code: int, name: str) -> Attribute:
+    element = ELEMENT_TYPES.get(code)
+    if element is None:
+        raise ModelError(f"value '{name}' has the element type {code}, which does not exist")
+    return element
+
+
+def _size(proto: TensorShapeProto.Dimension) -> Size:
+    match proto.WhichOneof("value"):
+        case "dim_value":
+            return proto.dim_value
+        case "dim_param":
+            return proto.dim_param or None
+        case _:
+            return None
+
+
+def declared(proto: TypeProto) -> Declared | None:
+    """What the file says of a value's type; None where it says nothing that can be compared."""
+    match proto.WhichOneof("value"):
+        case "tensor_type" if proto.tensor_type.elem_type in ELEMENT_TYPES:
+            tensor = proto.tensor_type
+            sizes = tuple(map(_size, tensor.shape.dim)) if tensor.HasField("shape") else None
+            return Declared(f"tensor({ELEMENT_NAMES[ELEMENT_TYPES[tensor.elem_type]]})", sizes)
+        case "sequence_type":
+            inner = declared(proto.sequence_type.elem_type)
+            return inner and Declared(f"seq({inner.type})", None)
+        case "optional_type":
+            inner = declared(proto.optional_type.elem_type)
+            return inner and Declared(f"optional({inner.type})", None)
+        case _:
+            return None
