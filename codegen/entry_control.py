@@ -1,0 +1,592 @@
+"""Control flow in the entry: If, Loop and Scan.
+
+A branch's or body's values have homes of their own; what it yields is copied to where the scheduler wants the result.
+Sizes that differ from branch to branch or from one iteration to the next are kept in words on the stack.
+
+A loop's state is double-buffered where its size is known at entry: the body reads one buffer, what it yields goes into
+the other, and they swap.  State of changing size lives in the growing region, which is a stack: at the end of an
+iteration it is moved down to the loop's mark and all else that the iteration made is gone.  Outputs that a loop
+stacks up without knowing how many there will be are blocks below that mark, replaced by larger ones when full.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from xdsl.dialects.builtin import TensorType
+from xdsl.ir import Attribute, Block, Operation, SSAValue
+
+from ..dialects import onnx
+from ..dialects.dims import Dim, as_dim
+from ..runtime.abi import WORD, ErrorCode, ErrorWord, Slot
+from .build import I8, I64, PTR
+from .entry import (
+    HANDLERS,
+    EntryBuilder,
+    EntryError,
+    Handler,
+    Place,
+    as_word,
+    bind_sizes,
+    byte_size,
+    element_bytes,
+    escaped,
+    homes_of,
+    is_object,
+    name_of,
+    node_of,
+    tensor_dims,
+)
+from .entry_sizes import Sizes, bare_symbol
+
+MOVE_SYMBOL = "sx_copy_slices"
+UNLIMITED = (1 << 63) - 1
+FIRST_CAPACITY = 1 << 12
+"""Bytes of the first block of a stacked output of unknown length."""
+
+
+def nested(e: EntryBuilder, run: Callable[[], None]) -> None:
+    """Emits a region: what is bound and computed in it is not known after it."""
+    outer = e.sizes
+    e.sizes = Sizes(e.b, outer)
+    e.forget_stored()
+    run()
+    e.forget_stored()
+    e.sizes = outer
+
+
+def body_of(op: Operation, index: int) -> tuple[Block, onnx.YieldOp]:
+    """A region's block and its terminator."""
+    block = op.regions[index].blocks[0]
+    last = block.last_op
+    if not isinstance(last, onnx.YieldOp):
+        raise EntryError(f"a body of {op.name} ends in no onnx.Yield")
+    return block, last
+
+
+def lower_body(e: EntryBuilder, block: Block) -> None:
+    """Emits all ops of a block but its terminator."""
+    for op in block.ops:
+        if not isinstance(op, onnx.YieldOp):
+            e.lower(op)
+
+
+@dataclass(frozen=True)
+class Variable:
+    """A value that control flow decides: words for its pointer (or number) and for sizes that are not known outside.
+
+    `sizes` has, for each axis whose symbol is bound by the variable, the word on the stack.
+    """
+
+    type: Attribute
+    word: SSAValue
+    sizes: dict[int, SSAValue]
+
+    @property
+    def is_object(self) -> bool:
+        return is_object(self.type)
+
+    def load(self, e: EntryBuilder) -> SSAValue:
+        """The current pointer or number."""
+        return e.b.load_at(self.word, 0, I64 if self.is_object else PTR)
+
+    def set(self, e: EntryBuilder, pointer: SSAValue, sizes: Sequence[SSAValue]) -> None:
+        """Sets the pointer and the sizes; `sizes` has one for each axis."""
+        e.b.store_at(pointer, self.word, 0)
+        for axis, word in self.sizes.items():
+            e.b.store_at(sizes[axis], word, 0)
+
+    def bind(self, e: EntryBuilder) -> None:
+        """Binds the symbols of the axes to the current sizes."""
+        for axis, word in self.sizes.items():
+            symbol = bare_symbol(tensor_dims(self.type)[axis])
+            assert symbol is not None
+            if not e.sizes.has(tensor_dims(self.type)[axis]):
+                e.bind_symbol(symbol, e.b.load_at(word, 0))
+
+
+def variable(e: EntryBuilder, type_: Attribute) -> Variable:
+    """A variable of this type; symbols that are not bound here are its own."""
+    sizes: dict[int, SSAValue] = {}
+    for axis, dim in enumerate(tensor_dims(type_)):
+        if not e.sizes.has(dim):
+            if bare_symbol(dim) is None:
+                raise EntryError(f"'{dim}' is decided by control flow, but is no symbol alone")
+            sizes[axis] = e.b.words(1)
+    return Variable(type_, e.b.words(1), sizes)
+
+
+def sizes_of(e: EntryBuilder, value: SSAValue) -> list[SSAValue]:
+    """The sizes of all axes, by the value's type."""
+    return [e.size(dim) for dim in tensor_dims(value.type)]
+
+
+def is_true(e: EntryBuilder, pointer: SSAValue) -> SSAValue:
+    """The bool at a pointer."""
+    b = e.b
+    return b.icmp("ne", b.load(pointer, I8, 1), b.const(0, I8))
+
+
+# --- If ---
+
+
+def lower_if(e: EntryBuilder, op: Operation) -> None:
+    """Both branches as blocks; results in their homes, or as the branch's own memory where that lasts."""
+    assert isinstance(op, onnx.IfOp)
+    b = e.b
+    homes = homes_of(op, "kernel.outputs", len(op.results))
+    fixed = [home_before(e, home, result.type) for home, result in zip(homes, op.results, strict=True)]
+    variables = [variable(e, result.type) for result in op.results]
+    then, otherwise, done = b.new_block(), b.new_block(), b.new_block()
+    b.branch(is_true(e, e.pointer(op.cond)), then, otherwise)
+    for region, start in ((op.then_branch, then), (op.else_branch, otherwise)):
+        b.at(start)
+        block, end = body_of(op, op.get_region_index(region))
+
+        def branch(block: Block = block, end: onnx.YieldOp = end) -> None:
+            lower_body(e, block)
+            for value, target, place in zip(end.operands, variables, fixed, strict=True):
+                leave_branch(e, value, target, place)
+
+        nested(e, branch)
+        b.br(done)
+    b.at(done)
+    for result, target, place in zip(op.results, variables, fixed, strict=True):
+        target.bind(e)
+        e.places[result] = place or Place(target.load(e), True)
+
+
+def home_before(e: EntryBuilder, home: Dim | str, type_: Attribute) -> Place | None:
+    """A result's home, where it is the same whatever branch is taken."""
+    return None if is_object(type_) or home == "dynamic" else e.home(home, type_)
+
+
+def leave_branch(e: EntryBuilder, value: SSAValue, target: Variable, place: Place | None) -> None:
+    """Puts a branch's value where the If's result is."""
+    source = e.place(value)
+    if target.is_object:
+        target.set(e, source.pointer, ())
+        return
+    sizes = sizes_of(e, value)
+    if place is None:
+        target.set(e, lasting(e, value, source), sizes)
+        return
+    if source.home != place.home:
+        e.copy(place.pointer, source.pointer, e.bytes_of(value))
+    target.set(e, place.pointer, sizes)
+
+
+def lasting(e: EntryBuilder, value: SSAValue, source: Place) -> SSAValue:
+    """A pointer to the value in memory that stays: its own, or a copy."""
+    if source.lasting:
+        return source.pointer
+    size = e.bytes_of(value)
+    pointer = e.allocate(size)
+    e.copy(pointer, source.pointer, size)
+    return pointer
+
+
+# --- loops ---
+
+
+@dataclass
+class State:
+    """A loop-carried value: read by the body as `argument`, yielded as `value`, given out as `result`.
+
+    `buffers` are its two places where its size is known at entry; None: in the growing region.
+    """
+
+    argument: SSAValue
+    value: SSAValue
+    result: SSAValue
+    variable: Variable
+    buffers: tuple[SSAValue, SSAValue] | None
+    spare: SSAValue
+    """Word with the pointer of the buffer that is not being read."""
+
+    @property
+    def is_object(self) -> bool:
+        return self.variable.is_object
+
+    @property
+    def unchanged(self) -> bool:
+        return self.value is self.argument
+
+
+@dataclass
+class Stack:
+    """A scan output: what the iterations yield, one behind the other along an axis of the result.
+
+    `place` is its memory where the number of iterations is known before the loop; else `block`, `capacity` are words
+    of the current block and its bytes.  `element` is the byte size of one iteration's value, a word that the first
+    iteration sets; `sizes` are words with its sizes by axis.
+    """
+
+    value: SSAValue
+    result: SSAValue
+    place: Place | None
+    block: SSAValue
+    capacity: SSAValue
+    element: SSAValue
+    sizes: list[SSAValue]
+    axis: int = 0
+    backwards: bool = False
+
+
+@dataclass
+class LoopShape:
+    """What Loop and Scan have in common, to be filled in."""
+
+    op: Operation
+    block: Block
+    states: list[State]
+    stacks: list[Stack]
+    start: Callable[[EntryBuilder, SSAValue], None]
+    """Emitted at the head of an iteration with its number: places the other block arguments."""
+    condition: SSAValue | None = None
+    """The yielded value that ends the loop where it is false."""
+
+
+def make_states(
+    e: EntryBuilder,
+    op: Operation,
+    arguments: Sequence[SSAValue],
+    values: Sequence[SSAValue],
+    homes: Sequence[Dim | str],
+    carried: Sequence[Dim | str],
+) -> list[State]:
+    """The loop's states, with their buffers."""
+    states: list[State] = []
+    for argument, value, result, home, own in zip(arguments, values, op.results, homes, carried):
+        buffers = None
+        if not is_object(argument.type) and home != "dynamic" and own != "dynamic":
+            buffers = (e.home(own, argument.type).pointer, e.home(home, result.type).pointer)
+        states.append(State(argument, value, result, variable(e, argument.type), buffers, e.b.words(1)))
+    return states
+
+
+def make_stacks(
+    e: EntryBuilder, values: Sequence[SSAValue], results: Sequence[SSAValue], homes: Sequence[Dim | str]
+) -> list[Stack]:
+    """The loop's stacked outputs."""
+    b = e.b
+    stacks: list[Stack] = []
+    for value, result, home in zip(values, results, homes, strict=True):
+        if is_object(value.type):
+            raise EntryError(f"a loop cannot stack up values of type {value.type}")
+        sizes = [b.words(1) for _ in tensor_dims(value.type)]
+        place = home_before(e, home, result.type)
+        stacks.append(Stack(value, result, place, b.words(1), b.words(1), b.words(1), sizes))
+    return stacks
+
+
+def enter(e: EntryBuilder, state: State, initial: SSAValue) -> None:
+    """Copies the initial value into the state's memory: the loop will write there."""
+    source = e.place(initial)
+    if state.is_object:
+        state.variable.set(e, source.pointer, ())
+        return
+    sizes = sizes_of(e, initial)
+    if state.buffers is None:
+        state.variable.set(e, e.allocate(e.bytes_of(initial)), sizes)
+        e.copy(state.variable.load(e), source.pointer, e.bytes_of(initial))
+        return
+    first, second = state.buffers
+    if source.home is None or source.pointer is not first:
+        e.copy(first, source.pointer, e.bytes_of(initial))
+    state.variable.set(e, first, sizes)
+    e.b.store_at(second, state.spare, 0)
+
+
+def run_loop(
+    e: EntryBuilder, shape: LoopShape, initial: Sequence[SSAValue], trips: SSAValue, go: SSAValue | None
+) -> SSAValue:
+    """Emits the loop: at most `trips` iterations, none if `go` is false. Gives their number."""
+    b = e.b
+    # below the mark are the blocks of stacked outputs; the states of changing size come right behind it
+    for stack in shape.stacks:
+        start_stack(e, stack, trips)
+    mark = b.words(1)
+    b.store_at(b.load_at(e.context, WORD * Slot.DYNAMIC_TOP), mark, 0)
+    for state, value in zip(shape.states, initial, strict=True):
+        enter(e, state, value)
+    going = b.words(1)
+    b.store_at(b.int(1) if go is None else b.cast("zext", go, I64), going, 0)
+    head, again, body, done = b.new_block(I64), b.new_block(), b.new_block(), b.new_block()
+    b.br(head, [b.int(0)])
+    number = b.at(head)[0]
+    more = b.icmp("slt", number, trips)
+    b.branch(b.and_(more, b.icmp("ne", b.load_at(going, 0), b.int(0))), again, done)
+
+    def iteration() -> None:
+        b.at(again)
+        e.poll()
+        b.br(body)
+        b.at(body)
+        shape.start(e, number)
+        for state in shape.states:
+            state.variable.bind(e)
+            e.places[state.argument] = Place(state.variable.load(e), False, ("state", state.argument))
+        lower_body(e, shape.block)
+        if shape.condition is not None:
+            b.store_at(b.cast("zext", is_true(e, e.pointer(shape.condition)), I64), going, 0)
+        for stack in shape.stacks:
+            push(e, shape.op, stack, number, trips, mark)
+        advance(e, shape.states, mark)
+        b.br(head, [b.add(number, b.int(1))])
+
+    nested(e, iteration)
+    b.at(done)
+    return number
+
+
+def start_stack(e: EntryBuilder, stack: Stack, trips: SSAValue) -> None:
+    """Sets up a stacked output before the loop."""
+    b = e.b
+    for word in (stack.block, stack.capacity, stack.element, *stack.sizes):
+        b.store_at(b.int(0), word, 0)
+
+
+def push(e: EntryBuilder, op: Operation, stack: Stack, number: SSAValue, trips: SSAValue, mark: SSAValue) -> None:
+    """Adds an iteration's value to a stacked output."""
+    b = e.b
+    source = e.pointer(stack.value)
+    sizes = sizes_of(e, stack.value)
+    size = e.bytes_of(stack.value)
+    first, later, agreed = b.new_block(), b.new_block(), b.new_block()
+    b.branch(b.icmp("eq", number, b.int(0)), first, later)
+    b.at(first)
+    for value, word in zip([size, *sizes], [stack.element, *stack.sizes], strict=True):
+        b.store_at(value, word, 0)
+    b.br(agreed)
+    b.at(later)
+    for axis, (value, word) in enumerate(zip(sizes, stack.sizes, strict=True)):
+        expected = b.load_at(word, 0)
+        message = (
+            f"an iteration's value for '{escaped(name_of(stack.result, op.name))}' has size {{0}} on axis {axis},"
+            " the first one's was {1}"
+        )
+        e.guard(b.icmp("eq", value, expected), "guard", message, [value, expected], node_of(op))
+    b.br(agreed)
+    b.at(agreed)
+    if stack.place is not None:
+        inner, outer = slice_sizes(e, stack.value.type, sizes, stack.axis)
+        place = b.sub(b.sub(trips, b.int(1)), number) if stack.backwards else number
+        target = b.at_byte(stack.place.pointer, b.mul(place, inner))
+        copy_slices(e, target, b.mul(trips, inner), source, inner, inner, outer, stack.axis)
+        return
+    if stack.axis or stack.backwards:
+        raise EntryError(f"{op.name} stacks along axis {stack.axis} without knowing how often")
+    full = b.new_block()
+    room = b.new_block()
+    needed = b.mul(size, b.add(number, b.int(1)))
+    b.branch(b.icmp("ule", needed, b.load_at(stack.capacity, 0)), room, full)
+    b.at(full)
+    enlarge(e, stack, needed, b.mul(size, number), mark)
+    b.br(room)
+    b.at(room)
+    e.copy(b.at_byte(b.load_at(stack.block, 0, PTR), b.mul(size, number)), source, size)
+
+
+def enlarge(e: EntryBuilder, stack: Stack, needed: SSAValue, used: SSAValue, mark: SSAValue) -> None:
+    """A new block of twice the bytes, above all that there is; the loop's mark moves behind it."""
+    b = e.b
+    capacity = b.smax(b.mul(needed, b.int(2)), b.int(FIRST_CAPACITY))
+    pointer = e.allocate(capacity)
+    old = b.load_at(stack.block, 0, PTR)
+    e.copy(pointer, b.select(b.is_null(old), pointer, old), used)
+    b.store_at(pointer, stack.block, 0)
+    b.store_at(capacity, stack.capacity, 0)
+    b.store_at(b.load_at(e.context, WORD * Slot.DYNAMIC_TOP), mark, 0)
+
+
+def advance(e: EntryBuilder, states: Sequence[State], mark: SSAValue) -> None:
+    """Makes what the body yielded the state of the next iteration."""
+    b = e.b
+    objects = [(s, e.pointer(s.value)) for s in states if s.is_object]
+    buffered = [s for s in states if s.buffers is not None and not s.unchanged]
+    growing = [s for s in states if s.buffers is None and not s.is_object]
+    moved: list[tuple[State, list[SSAValue], SSAValue]] = []
+    for state in buffered:  # into the spare buffers first: a yielded value may be another state's old one
+        spare = b.load_at(state.spare, 0, PTR)
+        e.copy(spare, e.pointer(state.value), e.bytes_of(state.value))
+        moved.append((state, sizes_of(e, state.value), spare))
+    staged: list[tuple[State, list[SSAValue], SSAValue, SSAValue]] = []
+    for state in growing:
+        size = e.bytes_of(state.value)
+        pointer = e.allocate(size)
+        e.copy(pointer, e.pointer(state.value), size)
+        staged.append((state, sizes_of(e, state.value), size, pointer))
+    for state, pointer in objects:
+        state.variable.set(e, pointer, ())
+    for state, sizes, spare in moved:
+        b.store_at(state.variable.load(e), state.spare, 0)
+        state.variable.set(e, spare, sizes)
+    b.store_at(b.load_at(mark, 0), e.context, WORD * Slot.DYNAMIC_TOP)
+    for state, sizes, size, pointer in staged:
+        target = e.allocate(size)
+        e.copy(target, pointer, size)
+        state.variable.set(e, target, sizes)
+
+
+def leave_loop(e: EntryBuilder, op: Operation, shape: LoopShape, count: SSAValue) -> None:
+    """The results, where the scheduler wants them, and their symbols."""
+    b = e.b
+    for state in shape.states:
+        pointer = state.variable.load(e)
+        inner = tensor_dims(state.argument.type)
+        sizes = [
+            b.load_at(state.variable.sizes[axis], 0) if axis in state.variable.sizes else e.size(dim)
+            for axis, dim in enumerate(inner)
+        ]
+        if not state.is_object:
+            bind_sizes(e, op, state.result, sizes)
+        if state.buffers is None:
+            e.places[state.result] = Place(pointer, True)
+            continue
+        home = state.buffers[1]
+        e.copy(home, pointer, e.bytes_of(state.result))
+        e.places[state.result] = Place(home, False, ("loop", state.result))
+    for stack in shape.stacks:
+        elements = [b.load_at(word, 0) for word in stack.sizes]
+        known = tensor_dims(stack.value.type)
+        for axis, dim in enumerate(known):  # with no iteration, sizes that are known anyway still hold
+            if e.sizes.has(dim):
+                elements[axis] = e.size(dim)
+        sizes = [*elements[: stack.axis], count, *elements[stack.axis :]]
+        bind_sizes(e, op, stack.result, sizes)
+        e.places[stack.result] = stack.place or Place(b.load_at(stack.block, 0, PTR), True)
+
+
+def rehome(e: EntryBuilder, op: Operation, homes: Sequence[Dim | str]) -> None:
+    """Results that are written straight into an output say so."""
+    for result, home in zip(op.results, homes, strict=True):
+        if isinstance(home, str) and home.startswith("output:"):
+            e.places[result] = Place(e.places[result].pointer, True, home)
+
+
+def lower_loop(e: EntryBuilder, op: Operation) -> None:
+    """onnx.Loop: body (number, condition, states...) -> (condition, states..., stacked values...)."""
+    assert isinstance(op, onnx.LoopOp)
+    b = e.b
+    block, end = body_of(op, 0)
+    count = len(op.v_initial)
+    homes = homes_of(op, "kernel.outputs", len(op.results))
+    carried = homes_of(op, "kernel.carried", len(block.args))
+    trips = b.int(UNLIMITED) if op.M is None else b.load_at(e.pointer(op.M), 0)
+    go = None if op.cond is None else is_true(e, e.pointer(op.cond))
+    states = make_states(e, op, block.args[2:], end.operands[1 : 1 + count], homes, carried[2:])
+    stacks = make_stacks(e, end.operands[1 + count :], op.results[count:], homes[count:])
+    numbers, conditions = b.words(1), b.words(1)
+
+    def start(e: EntryBuilder, number: SSAValue) -> None:
+        b.store_at(number, numbers, 0)
+        b.store(b.const(1, I8), conditions, 1)
+        e.places[block.args[0]] = Place(numbers, False, ("number", op))
+        e.places[block.args[1]] = Place(conditions, False, ("condition", op))
+
+    shape = LoopShape(op, block, states, stacks, start, end.operands[0])
+    made = run_loop(e, shape, op.v_initial, trips, go)
+    leave_loop(e, op, shape, made)
+    rehome(e, op, homes)
+
+
+def lower_scan(e: EntryBuilder, op: Operation) -> None:
+    """onnx.Scan: one iteration for each slice of the scan inputs, forwards or backwards along their axes."""
+    assert isinstance(op, onnx.ScanOp)
+    b = e.b
+    block, end = body_of(op, 0)
+    scans = onnx.attr(op, "num_scan_inputs")
+    count = len(op.operands) - scans
+    homes = homes_of(op, "kernel.outputs", len(op.results))
+    carried = homes_of(op, "kernel.carried", len(block.args))
+    sources = list(op.operands[count:])
+    axes = axes_of(op, "scan_input_axes", [len(tensor_dims(v.type)) for v in sources])
+    backwards = onnx.attr(op, "scan_input_directions") or [0] * scans
+    trips = e.size(tensor_dims(sources[0].type)[axes[0]])
+    for source, axis in zip(sources[1:], axes[1:], strict=True):
+        other = e.size(tensor_dims(source.type)[axis])
+        e.guard(b.icmp("eq", other, trips), "guard", "scan inputs have {0} and {1} slices", [other, trips], node_of(op))
+    states = make_states(e, op, block.args[:count], end.operands[:count], homes, carried)
+    stacks = make_stacks(e, end.operands[count:], op.results[count:], homes[count:])
+    out_axes = axes_of(op, "scan_output_axes", [len(tensor_dims(r.type)) for r in op.results[count:]])
+    out_backwards = onnx.attr(op, "scan_output_directions") or [0] * len(stacks)
+    for stack, axis, back in zip(stacks, out_axes, out_backwards, strict=True):
+        stack.axis, stack.backwards = axis, bool(back)
+    cut = [
+        None if axis == 0 else e.home(home, argument.type).pointer
+        for axis, home, argument in zip(axes, carried[count:], block.args[count:], strict=True)
+    ]
+
+    def start(e: EntryBuilder, number: SSAValue) -> None:
+        for argument, source, axis, back, own in zip(block.args[count:], sources, axes, backwards, cut, strict=True):
+            place = b.sub(b.sub(trips, b.int(1)), number) if back else number
+            sizes = sizes_of(e, source)
+            rest = [*sizes[:axis], *sizes[axis + 1 :]]
+            inner, outer = slice_sizes(e, argument.type, rest, axis)
+            pointer = b.at_byte(e.pointer(source), b.mul(place, inner))
+            for own_axis, dim in enumerate(tensor_dims(argument.type)):
+                symbol = bare_symbol(dim)
+                if symbol is not None and not e.sizes.has(dim):
+                    e.bind_symbol(symbol, rest[own_axis])
+            if own is not None:
+                copy_slices(e, own, inner, pointer, b.mul(trips, inner), inner, outer, axis)
+                pointer = own
+            e.places[argument] = Place(pointer, False, ("slice", argument))
+
+    shape = LoopShape(op, block, states, stacks, start)
+    made = run_loop(e, shape, op.operands[:count], trips, None)
+    leave_loop(e, op, shape, made)
+    rehome(e, op, homes)
+
+
+def axes_of(op: Operation, name: str, ranks: Sequence[int]) -> list[int]:
+    """The attribute's axes, counted from the front; 0 where it is absent."""
+    axes: list[int] = onnx.attr(op, name) or [0] * len(ranks)
+    return [axis + rank if axis < 0 else axis for axis, rank in zip(axes, ranks, strict=True)]
+
+
+def slice_sizes(e: EntryBuilder, type_: Attribute, sizes: Sequence[SSAValue], axis: int) -> tuple[SSAValue, SSAValue]:
+    """Bytes of one row of a slice taken along `axis`, and how many rows it has; `sizes` are the slice's."""
+    assert isinstance(type_, TensorType)
+    inner = e.b.int(element_bytes(type_.element_type))
+    for size in sizes[axis:]:
+        inner = e.b.times(inner, size)
+    outer = e.b.int(1)
+    for size in sizes[:axis]:
+        outer = e.b.times(outer, size)
+    return inner, outer
+
+
+def copy_slices(
+    e: EntryBuilder,
+    target: SSAValue,
+    target_step: SSAValue,
+    source: SSAValue,
+    source_step: SSAValue,
+    size: SSAValue,
+    rows: SSAValue,
+    axis: int,
+) -> None:
+    """Copies rows of `size` bytes between memory with these distances from row to row."""
+    b = e.b
+    if axis == 0:
+        e.copy(target, source, size)
+        return
+    head, row, done = b.new_block(I64), b.new_block(), b.new_block()
+    b.br(head, [b.int(0)])
+    at = b.at(head)[0]
+    b.branch(b.icmp("slt", at, rows), row, done)
+    b.at(row)
+    e.copy(b.at_byte(target, b.mul(at, target_step)), b.at_byte(source, b.mul(at, source_step)), size)
+    b.br(head, [b.add(at, b.int(1))])
+    b.at(done)
+
+
+CONTROL: dict[type[Operation], Handler] = {
+    onnx.IfOp: lower_if,
+    onnx.LoopOp: lower_loop,
+    onnx.ScanOp: lower_scan,
+}
+HANDLERS.update(CONTROL)

@@ -1,0 +1,107 @@
+"""Sizes in the entry: which symbols are bound where, and expressions of them that cannot overflow unnoticed.
+
+An expression's magnitude is what its value can at most be, with each coefficient, symbol and call taken at its
+largest: no intermediate result is larger.  Where the ranges of the symbols keep it below 2^62 nothing is checked; else
+the entry computes it in f64 first and fails the call where it is too large.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from xdsl.ir import SSAValue
+
+from ..dialects.dims import Dim
+from ..dialects.dims.expression import Atom, Call
+from ..dialects.dims.interval import SIZE_LIMIT
+from .build import F64
+from .dims import DimBuilder
+from .scalar import ScalarBuilder
+
+MAGNITUDE_LIMIT = float(1 << 62)
+ANY = float(1 << 63)
+"""The magnitude of an int64 of which nothing is known."""
+
+
+class Sizes(DimBuilder):
+    """The symbols bound in a region of the entry and its surroundings, and what was computed of them there."""
+
+    def __init__(self, builder: ScalarBuilder, parent: Sizes | None = None) -> None:
+        self._bound: dict[str, SSAValue] = {} if parent is None else dict(parent._bound)
+        super().__init__(builder, self._bound)
+        self._scalar = builder
+        self._limits: dict[str, float] = {} if parent is None else dict(parent._limits)
+        self._small: set[Dim] = set() if parent is None else set(parent._small)
+        self.pointers: dict[tuple[str, object], SSAValue] = {} if parent is None else dict(parent.pointers)
+        """Pointers computed in this region and its surroundings, by what they point to."""
+        if parent is not None:
+            self._dims.update(parent._dims)
+            self._atoms.update(parent._atoms)
+
+    def bind(self, symbol: str, value: SSAValue, limit: float = float(SIZE_LIMIT)) -> None:
+        """The symbol stands for this i64 from here on; `limit` bounds its absolute value."""
+        self._bound[symbol] = value
+        self._limits[symbol] = limit
+
+    def has(self, dim: Dim) -> bool:
+        """Whether all symbols of the expression are bound."""
+        return dim.symbols <= self._bound.keys()
+
+    def unbound(self, dim: Dim) -> list[str]:
+        """The symbols of the expression that are not bound, sorted."""
+        return sorted(dim.symbols - self._bound.keys())
+
+    def needs_check(self, dim: Dim) -> bool:
+        """Whether the expression could leave int64 and was not checked here before."""
+        if dim in self._small or bare_symbol(dim) is not None:
+            return False
+        return magnitude(dim, self._limit) >= MAGNITUDE_LIMIT
+
+    def is_small(self, dim: Dim) -> SSAValue:
+        """Emits the comparison that tells whether the magnitude is below the limit; notes it as checked."""
+        self._small.add(dim)
+        b = self._scalar
+        return b.fcmp("olt", self._magnitude(dim), b.const(MAGNITUDE_LIMIT, F64))
+
+    def _limit(self, symbol: str) -> float:
+        return self._limits.get(symbol, ANY)
+
+    def _magnitude(self, dim: Dim) -> SSAValue:
+        """The magnitude at run time, an f64."""
+        b = self._scalar
+        total: SSAValue | None = None
+        for coefficient, monomial in dim.terms:
+            term = b.const(float(abs(coefficient)), F64)
+            for atom, power in monomial:
+                factor = self._atom_magnitude(atom)
+                for _ in range(power):
+                    term = b.fmul(term, factor)
+            total = term if total is None else b.fadd(total, term)
+        return b.const(0.0, F64) if total is None else total
+
+    def _atom_magnitude(self, atom: Atom) -> SSAValue:
+        b = self._scalar
+        if not isinstance(atom, Call):
+            return b.raw_intrinsic("llvm.fabs.f64", [b.as_double(self._bound[atom.name])], F64)
+        first, *rest = [self._magnitude(arg) for arg in atom.args]
+        for other in rest:
+            first = b.select(b.fcmp("olt", first, other), other, first)
+        return first
+
+
+def magnitude(dim: Dim, limit: Callable[[str], float]) -> float:
+    """The largest absolute value of the expression and of everything that is computed on the way to it."""
+    total = 0.0
+    for coefficient, monomial in dim.terms:
+        term = float(abs(coefficient))
+        for atom, power in monomial:
+            largest = max(magnitude(arg, limit) for arg in atom.args) if isinstance(atom, Call) else limit(atom.name)
+            term *= largest**power
+        total += term
+    return total
+
+
+def bare_symbol(dim: Dim) -> str | None:
+    """The name, where the expression is a symbol alone."""
+    atom = dim.atom
+    return None if atom is None or isinstance(atom, Call) else atom.name

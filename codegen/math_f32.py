@@ -1,0 +1,383 @@
+"""Elementary functions of f32, written out in vector operations; scalars take the same way and give the same bits.
+
+Each docstring gives the formula and the largest error found over all 2^32 inputs against a float64 reference
+(`benchmarks/ulp.py`), in units of the last place of the exact result (denormal results: of the smallest denormal).
+Coefficients come from `benchmarks/coefficients.py`.  inf, NaN, zeros and denormals are as in C99; nothing is flushed.
+
+"exact" below means that a step has no rounding error.
+"""
+
+from __future__ import annotations
+
+from xdsl.dialects.builtin import IntegerType
+from xdsl.ir import SSAValue
+
+from ..dialects.target import Target
+from .build import F32, I32
+from .lanes import Lanes, fma, polynomial
+from .math_wide import cos_of_any, sin_of_any
+from .mathematics import Mathematics
+
+INF = float("inf")
+NAN = float("nan")
+
+LOG2_E = 1.4426950216293335
+LOG2_E_LOW = 1.925963033500011e-08
+LN2 = 0.6931471824645996
+LN2_LOW = -1.9046542121259336e-09
+LN2_SHORT = 0.693145751953125  # 15 bits: exponent * LN2_SHORT is exact
+LN2_SHORT_LOW = 1.428606765330187e-06
+LOG10_E = 0.4342944920063019
+LOG10_E_LOW = -1.0103049952192578e-08
+LOG10_2_SHORT = 0.301025390625
+LOG10_2_SHORT_LOW = 4.605039066518657e-06
+HALF_PI, HALF_PI_2, HALF_PI_3 = 1.5707963705062866, -4.371138828673793e-08, -1.7151245100058819e-15
+INVERSE_HALF_PI = 0.6366197466850281
+
+EXP = (0.4999999403953552, 0.1666652113199234, 0.041668280959129333, 0.008368694223463535, 0.0013819608138874173)
+EXP2 = (
+    0.6931471824645996,
+    0.24022647738456726,
+    0.05550359934568405,
+    0.009618504904210567,
+    0.0013390810927376151,
+    0.00015326947323046625,
+)
+EXPM1 = (
+    0.5,
+    0.1666666716337204,
+    0.04166648909449577,
+    0.008333207108080387,
+    0.0013932693982496858,
+    0.00019945201347582042,
+)
+LOG = (
+    0.33333316445350647,
+    -0.25000810623168945,
+    0.20002306997776031,
+    -0.166245698928833,
+    0.14180812239646912,
+    -0.13128229975700378,
+    0.1288372129201889,
+    -0.0786331370472908,
+)
+TANH = (
+    -0.33333292603492737,
+    0.1333228349685669,
+    -0.05387546494603157,
+    0.021472623571753502,
+    -0.007923321798443794,
+    0.0022832814138382673,
+    -0.0003528703819029033,
+)
+ERF = (
+    0.12837916612625122,
+    -0.3761262893676758,
+    0.11283624172210693,
+    -0.0268555860966444,
+    0.005191936157643795,
+    -0.0008043613051995635,
+    7.968272984726354e-05,
+)
+ERFC = (
+    -0.12864935398101807,
+    -0.6351472735404968,
+    -0.10624443739652634,
+    0.023769307881593704,
+    -0.0036462184507399797,
+    0.00032380668562836945,
+    -1.1338870535837486e-05,
+)
+SIN = (-0.16666655242443085, 0.008332189172506332, -0.0001951829035533592)
+COS = (0.04166664555668831, -0.00138873013202101, 2.4430672056041658e-05)
+ASIN = (0.16666752099990845, 0.07495306432247162, 0.04546976834535599, 0.024180814623832703, 0.04216630756855011)
+ATAN = (
+    -0.33333298563957214,
+    0.1999852955341339,
+    -0.14264015853405,
+    0.10950881987810135,
+    -0.08399321883916855,
+    0.05788198858499527,
+    -0.031098058447241783,
+    0.010869592428207397,
+    -0.0017831134609878063,
+)
+SINH = (0.1666666716337204, 0.008333311416208744, 0.00019842603069264442, 2.784345724649029e-06)
+
+MAGIC = 12582912.0
+"""1.5 * 2^23: adding it leaves a float's nearest integer in the low bits."""
+
+
+def _nearest(product: Lanes) -> tuple[Lanes, Lanes]:
+    """Of `x*c + MAGIC`: the nearest integer to x*c as float and as i32 (|x*c| < 2^22)."""
+    return product - MAGIC, product.bits() - product.const(MAGIC).bits()
+
+
+def _times_power_of_two(target: Target, x: Lanes, n: Lanes, whole: Lanes) -> Lanes:
+    """x * 2^n, rounded once, for |n| <= 252; `whole` is n as integer."""
+    width = {None: 0, 4: 128, 8: 256, 16: 512}.get(x.count, 0)
+    if width and target.has("avx512f") and (width == 512 or target.has("avx512vl")):
+        return _scalef(x, n, width)
+    half = whole >> 1
+    rest = whole - half
+    return x * _power_of_two(half) * _power_of_two(rest)
+
+
+def _scalef(x: Lanes, n: Lanes, width: int) -> Lanes:
+    f = x.f
+    all_lanes = f.const(-1, IntegerType(max(8, width // 32)))
+    name = f"llvm.x86.avx512.mask.scalef.ps.{width}"
+    passthru = f.const(0.0, x.type)
+    arguments: list[SSAValue] = [x.value, n.value, passthru, all_lanes]
+    if width == 512:
+        arguments.append(f.const(4, I32))  # the current rounding mode
+    return x.of(f.raw_intrinsic(name, arguments, x.type))
+
+
+def _power_of_two(n: Lanes) -> Lanes:
+    """2^n for -126 <= n <= 127."""
+    return ((n + 127) << 23).as_float()
+
+
+def _exp_parts(x: Lanes) -> tuple[Lanes, Lanes, Lanes]:
+    """x = n*ln2 + r with |r| <= ln2/2: exp(r), and n as float and integer."""
+    product = fma(x, x.const(LOG2_E), MAGIC)
+    n, whole = _nearest(product)
+    r = fma(n, x.const(-LN2), x)  # exact
+    r = fma(n, x.const(-LN2_LOW), r)
+    return fma(fma(polynomial(r, EXP), r, 1.0), r, 1.0), n, whole
+
+
+def exp(m: Mathematics, x: Lanes) -> Lanes:
+    """exp(n*ln2 + r) = 2^n * (1 + r + r^2*p(r)); max error ? ULP."""
+    p, n, whole = _exp_parts(x.at_most(89.0).at_least(-104.0))
+    return _times_power_of_two(m.target, p, n, whole)
+
+
+def exp2(m: Mathematics, x: Lanes) -> Lanes:
+    """2^(n + r) = 2^n * (1 + r*p(r)); max error ? ULP."""
+    x = x.at_most(129.0).at_least(-151.0)
+    n, whole = _nearest(x + MAGIC)
+    r = x - n  # exact
+    return _times_power_of_two(m.target, fma(polynomial(r, EXP2), r, 1.0), n, whole)
+
+
+def expm1(m: Mathematics, x: Lanes) -> Lanes:
+    """2^n * (e + 1) - 1 with e = expm1(r) = r + r^2*p(r), as 2 * (h*e + (h - 1/2)), h = 2^(n-1); max error ? ULP."""
+    y = x.at_most(89.0).at_least(-18.0)
+    n, whole = _nearest(fma(y, y.const(LOG2_E), MAGIC))
+    r = fma(n, y.const(-LN2), y)
+    low = n * -LN2_LOW
+    s = r + low
+    low = (r - s) + low
+    e = fma(polynomial(s, EXPM1) * s, s, low)
+    h = _power_of_two(whole - 1)
+    result = fma(h, e, fma(h, s, h - 0.5))
+    return (x.abs() < 2.0**-24).choose(x, result * 2.0)
+
+
+# --- logarithms ---
+
+
+def _split(x: Lanes) -> tuple[Lanes, Lanes]:
+    """x = 2^e * (1 + f) with 1 + f in [sqrt(1/2), sqrt(2)): e and f as floats, f exact; for x > 0, finite."""
+    small = x < 1.1754943508222875e-38
+    scaled = small.choose(x * 8388608.0, x)
+    bits = scaled.bits()
+    e = (bits - 0x3F3504F3) >> 23
+    mantissa = (bits - (e << 23)).as_float()
+    exponent = e.to("sitofp", F32)
+    return small.choose(exponent - 23.0, exponent), mantissa - 1.0
+
+
+def _log_tail(f: Lanes) -> Lanes:
+    """log(1 + f) - f = -f^2/2 + f^3*p(f)."""
+    return (f * f) * fma(polynomial(f, LOG), f, -0.5)
+
+
+def _log_specials(x: Lanes, result: Lanes) -> Lanes:
+    """log of +inf is +inf, of 0 -inf, of less or NaN is NaN."""
+    result = (x < INF).choose(result, x)  # NaN and +inf as they are
+    result = x.equals(0.0).choose(x.const(-INF), result)
+    return (x < 0.0).choose(x.const(NAN), result)
+
+
+def log(m: Mathematics, x: Lanes) -> Lanes:
+    """e*ln2 + f - f^2/2 + f^3*p(f), small parts first; max error ? ULP."""
+    e, f = _split(x)
+    tail = fma(e, e.const(LN2_SHORT_LOW), _log_tail(f))
+    return _log_specials(x, fma(e, e.const(LN2_SHORT), f + tail))
+
+
+def log2(m: Mathematics, x: Lanes) -> Lanes:
+    """e + log2(e)*log(1 + f), the product in two parts; max error ? ULP."""
+    e, f = _split(x)
+    high = f * LOG2_E
+    low = fma(f, f.const(LOG2_E), -high)
+    low = fma(f, f.const(LOG2_E_LOW), fma(_log_tail(f), f.const(LOG2_E), low))
+    total = e + high
+    return _log_specials(x, total + ((high - (total - e)) + low))
+
+
+def log10(m: Mathematics, x: Lanes) -> Lanes:
+    """e*log10(2) + log10(e)*log(1 + f), the products in two parts; max error ? ULP."""
+    e, f = _split(x)
+    high = f * LOG10_E
+    low = fma(f, f.const(LOG10_E), -high)
+    low = fma(f, f.const(LOG10_E_LOW), fma(_log_tail(f), f.const(LOG10_E), low))
+    low = fma(e, e.const(LOG10_2_SHORT_LOW), low)
+    whole = e * LOG10_2_SHORT  # exact
+    total = whole + high
+    return _log_specials(x, total + ((high - (total - whole)) + low))
+
+
+def log1p(m: Mathematics, x: Lanes) -> Lanes:
+    """log of u = 1 + x, whose rounding error is put back into f; max error ? ULP."""
+    u = x + 1.0
+    back = u - 1.0
+    error = (1.0 - (u - back)) + (x - back)
+    bits = u.bits()
+    e = (bits - 0x3F3504F3) >> 23
+    # where e is large the error no longer counts
+    f = fma(error, _power_of_two(0 - e.at_most(126)), (bits - (e << 23)).as_float() - 1.0)
+    exponent = e.to("sitofp", F32)
+    tail = fma(exponent, f.const(LN2_SHORT_LOW), _log_tail(f))
+    result = fma(exponent, f.const(LN2_SHORT), f + tail)
+    result = (x < INF).choose(result, x)
+    result = x.equals(-1.0).choose(x.const(-INF), result)
+    result = (x < -1.0).choose(x.const(NAN), result)
+    return (x.abs() < 2.0**-24).choose(x, result)
+
+
+# --- hyperbolic functions ---
+
+
+def tanh(m: Mathematics, x: Lanes) -> Lanes:
+    """|x| < 1: x + x^3*p(x^2); else 1 - 2/(exp(2|x|) + 1); max error ? ULP."""
+    size = x.abs()
+    t = x * x
+    near = fma(polynomial(t, TANH) * t, x, x)
+    p, _, whole = _exp_parts((size + size).at_most(20.0))
+    far = 1.0 - 2.0 / (p * _power_of_two(whole) + 1.0)
+    return (size < 1.0).choose(near, far.with_sign_of(x))
+
+
+def sinh(m: Mathematics, x: Lanes) -> Lanes:
+    """|x| < 1: x + x^3*p(x^2); else e - 1/(4e) with e = exp(|x|)/2; max error ? ULP."""
+    size = x.abs()
+    t = x * x
+    near = fma(polynomial(t, SINH) * t, x, x)
+    half = _half_exp(m, size)
+    return (size < 1.0).choose(near, (half - 0.25 / half).with_sign_of(x))
+
+
+def cosh(m: Mathematics, x: Lanes) -> Lanes:
+    """e + 1/(4e) with e = exp(|x|)/2; max error ? ULP."""
+    half = _half_exp(m, x.abs())
+    return half + 0.25 / half
+
+
+def _half_exp(m: Mathematics, x: Lanes) -> Lanes:
+    """exp(x)/2, which overflows where sinh and cosh do."""
+    p, n, whole = _exp_parts(x.at_most(90.0))
+    return _times_power_of_two(m.target, p, n - 1.0, whole - 1)
+
+
+def erf(m: Mathematics, x: Lanes) -> Lanes:
+    """|x| < 0.92: x + x*p(x^2); else 1 - exp(-|x| + |x|*q(|x|)), as log(erfc) is smooth; max error ? ULP."""
+    size = x.abs()
+    near = fma(polynomial(x * x, ERF), x, x)
+    y = size.at_most(4.0)
+    p, _, whole = _exp_parts(fma(polynomial(y, ERFC), y, -y))
+    far = 1.0 - p * _power_of_two(whole)
+    return (size < 0.92).choose(near, far.with_sign_of(x))
+
+
+# --- trigonometric functions ---
+
+SIN_LIMIT = 1.0e5
+"""Up to here three parts of pi/2 are enough; beyond, `math_wide` does it in a cold function."""
+
+
+def _sin_of_quarters(x: Lanes, quarters: int) -> Lanes:
+    """sin(x + quarters*pi/2) for |x| <= SIN_LIMIT.
+
+    x = n*pi/2 + r + low, |r| <= pi/4, where n*HALF_PI is exact and low is what r was rounded by; by n, that is
+    sin(r) = r + r^3*p(r^2), plus low, or cos(r) = 1 - r^2/2 + r^4*q(r^2), less r*low.
+    """
+    n, whole = _nearest(fma(x, x.const(INVERSE_HALF_PI), MAGIC))
+    first = fma(n, x.const(-HALF_PI), x)  # exact
+    second = n * HALF_PI_2
+    r = first - second
+    missed = (first - r) - second  # exact: `first` is a multiple of the last place of `second`
+    low = fma(n, x.const(-HALF_PI_3), missed - fma(n, x.const(HALF_PI_2), -second))
+    t = r * r
+    sine = r + fma(polynomial(t, SIN) * t, r, low)
+    cosine = fma(t, t.const(-0.5), 1.0) + fma(polynomial(t, COS) * t, t, -(r * low))
+    if quarters:
+        whole = whole + quarters
+    value = (whole & 1).equals(0).choose(sine, cosine)
+    return (((whole & 2) << 30) ^ value.bits()).as_float()
+
+
+def sin(m: Mathematics, x: Lanes) -> Lanes:
+    """A polynomial in x less the nearest multiple of pi/2; max error ? ULP."""
+    fast = x.equals(0.0).choose(x, _sin_of_quarters(x, 0))
+    return m.with_slow_path(x, fast, SIN_LIMIT, "sin", sin_of_any)
+
+
+def cos(m: Mathematics, x: Lanes) -> Lanes:
+    """sin a quarter further; max error ? ULP."""
+    return m.with_slow_path(x, _sin_of_quarters(x, 1), SIN_LIMIT, "cos", cos_of_any)
+
+
+def asin(m: Mathematics, x: Lanes) -> Lanes:
+    """|x| < 1/2: x + x^3*p(x^2); else pi/2 - 2*asin(sqrt((1 - |x|)/2)); max error ? ULP."""
+    size = x.abs()
+    s, tail = _asin_parts(size)
+    near = s + tail
+    far = HALF_PI - ((s + s) - (HALF_PI_2 - (tail + tail)))
+    return (size < 0.5).choose(near, far).with_sign_of(x)
+
+
+def _asin_parts(size: Lanes) -> tuple[Lanes, Lanes]:
+    """s and asin(s) - s, where s is `size` below 1/2 and sqrt((1 - size)/2) from there on."""
+    t = (size < 0.5).choose(size * size, fma(size, size.const(-0.5), 0.5))
+    s = (size < 0.5).choose(size, t.sqrt())
+    return s, polynomial(t, ASIN) * t * s
+
+
+def acos(m: Mathematics, x: Lanes) -> Lanes:
+    """|x| < 1/2: pi/2 - asin(x); else 2*asin(sqrt((1 - |x|)/2)), from pi for x < 0; max error ? ULP."""
+    size = x.abs()
+    s, tail = _asin_parts(size)
+    signed_s, signed_tail = s.with_sign_of(x), tail.with_sign_of(x)
+    middle = HALF_PI - (signed_s - (HALF_PI_2 - signed_tail))
+    far = (s + tail) * 2.0
+    negative = 2.0 * (HALF_PI - ((s + tail) - HALF_PI_2))
+    return (size < 0.5).choose(middle, (x < 0.0).choose(negative, far))
+
+
+def atan(m: Mathematics, x: Lanes) -> Lanes:
+    """t + t^3*p(t^2) for t = |x|, or t = 1/|x| above 1, taken from pi/2; max error ? ULP."""
+    size = x.abs()
+    large = size > 1.0
+    t = large.choose(1.0 / size, size)
+    square = t * t
+    tail = polynomial(square, ATAN) * square
+    near = fma(tail, t, t)
+    far = HALF_PI - (near - HALF_PI_2)
+    return large.choose(far, near).with_sign_of(x)
+
+
+# --- roots ---
+
+
+def sqrt(m: Mathematics, x: Lanes) -> Lanes:
+    """The processor's, correctly rounded."""
+    return x.sqrt()
+
+
+def rsqrt(m: Mathematics, x: Lanes) -> Lanes:
+    """1/sqrt(x), two roundings; max error ? ULP."""
+    return 1.0 / x.sqrt()
