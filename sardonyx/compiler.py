@@ -18,7 +18,7 @@ from .build import KernelObject, build_kernels
 from .codegen.entry import Entry, KernelInfo, entry_needs, host_value, main_to_llvm, overridable_inputs, tensor_dims
 from .codegen.llvm_text import emit
 from .codegen.objects import assembly, compile_object
-from .codegen.pool import pool_module
+from .codegen.pool import POOL_NEEDS, pool_module
 from .dialects import onnx
 from .dialects.target import Target
 from .frontend.importer import import_model
@@ -130,7 +130,7 @@ def host_target() -> Target:
 @cache
 def pool_object(target: Target) -> bytes:
     """The thread pool's machine code."""
-    return compile_object(emit(pool_module(target)), target)
+    return compile_object(emit(pool_module(target)), target, POOL_NEEDS)
 
 
 def compile(
