@@ -6,9 +6,10 @@ from collections.abc import Callable
 
 from ...dialects import kernel
 from ..template import TemplateContext
-from . import matmul
+from . import conv, matmul
 
 TEMPLATES: dict[str, Callable[[TemplateContext, kernel.TemplateOp], None]] = {
+    "conv": conv.build,
     "matmul": matmul.build,
 }
 """By the op's `template`. Each is `build(context, op)`; see its module for inputs, config and results."""

@@ -232,6 +232,18 @@ class Emitter:
     def store_vector(self, value: SSAValue, buffer: SSAValue, at: IndexLike, mask: SSAValue | None = None) -> None:
         self.b.store_vector(value, buffer, plain(at), mask)
 
+    def gather(self, buffer: SSAValue, offsets: SSAValue, mask: SSAValue | None = None) -> SSAValue:
+        """buffer[offsets[lane]]; 0 outside of the mask."""
+        lanes = lanes_of(offsets)
+        assert lanes is not None
+        return self.b.gather(buffer, offsets, lanes, mask)
+
+    def ramp(self, base: IndexLike, stride: int, lanes: int) -> SSAValue:
+        """The indices base, base + stride, ..."""
+        step = self.b.hoisted(vectorx.StepOp(vector_of(INDEX, lanes))).result
+        scaled = step if stride == 1 else self.mul(step, self.constant(stride, INDEX, lanes))
+        return self.add(self.b.broadcast(self.ix(base).ssa, lanes), scaled)
+
     def load_index(self, buffer: SSAValue, at: IndexLike) -> Ix:
         """An element of a buffer of i32, i64 or index as an index."""
         return self.as_index(self.load(buffer, at))

@@ -28,7 +28,7 @@ from ..policy import GRAIN_CYCLES
 from ..template import TemplateContext, whole
 from .emit import Emitter, Ix, plain
 from .panels import AHEAD, pack_across, pack_along, slack
-from .register_tile import Products, RegisterTile, largest_rows
+from .register_tile import Factors, Products, RegisterTile, largest_rows
 
 FEW_ROWS = 4
 """Up to so many rows, a is read where it is, and several panels share each step to have enough sums in flight."""
@@ -410,30 +410,31 @@ class MatmulBuilder:
         e, problem = self.e, self.problem
         rows_at = (row - self.row_start) * self.steps
 
-        def scalar(indices: list[Ix], r: int) -> SSAValue:
-            [k] = indices
-            if self.rows_in_place:
-                factor = problem.row_factor
-                return e.load(factor.buffer, k * factor.depth_stride + factor.at(self.batch, row + r, self.depth_start))
-            return e.load(self.packed_rows, k * tile.rows + rows_at + r)
-
         buffer, starts, pitch, masks = self.column_vectors(group)
-
         # panels follow one another, so what is ahead is the next panel; a few rows are limited by memory anyway
         ahead = 0 if self.rows_in_place else max(8, 2 * PREFETCH_CYCLES // (tile.rows * tile.vectors))
+        per_panel = tile.vectors // len(starts)
 
-        def vector(indices: list[Ix], v: int) -> SSAValue:
+        def factors(indices: list[Ix]) -> Factors:
             [k] = indices
-            per_panel = len(starts)
-            start = starts[v * per_panel // tile.vectors]
-            offset = v % (tile.vectors // per_panel) * tile.lanes
-            if ahead and self.columns_in_place:
-                e.prefetch(buffer, (k + AHEAD) * pitch + start + offset)
-            elif ahead and problem.column_factor.panel is not None:
-                e.prefetch(buffer, k * pitch + start + (offset + ahead * self.plan.panel))
-            return e.load_vector(buffer, k * pitch + start + offset, tile.lanes, masks[v] if masks else None)
 
-        return tile.accumulate(e, self.products, [self.steps], scalar, vector)
+            def scalar(r: int) -> SSAValue:
+                if not self.rows_in_place:
+                    return e.load(self.packed_rows, k * tile.rows + rows_at + r)
+                factor = problem.row_factor
+                return e.load(factor.buffer, k * factor.depth_stride + factor.at(self.batch, row + r, self.depth_start))
+
+            vectors: list[SSAValue] = []
+            for v in range(tile.vectors):
+                at = k * pitch + starts[v // per_panel] + v % per_panel * tile.lanes
+                if ahead and self.columns_in_place:
+                    e.prefetch(buffer, at + pitch * AHEAD)
+                elif ahead and problem.column_factor.panel is not None:
+                    e.prefetch(buffer, at + ahead * self.plan.panel)
+                vectors.append(e.load_vector(buffer, at, tile.lanes, masks[v] if masks else None))
+            return vectors, scalar
+
+        return tile.accumulate(e, self.products, [self.steps], factors)
 
     def column_vectors(self, group: Ix) -> tuple[SSAValue, list[Ix], Ix, list[SSAValue]]:
         """Where the vectors of a group are: buffer, start of each panel, elements between steps, masks if any."""

@@ -15,3 +15,12 @@ def pack_columns(matrix: NDArray[Any], panel: int) -> NDArray[Any]:
     padded = np.zeros((depth, panels * panel), matrix.dtype)
     padded[:, :columns] = matrix
     return np.ascontiguousarray(padded.reshape(depth, panels, panel).transpose(1, 0, 2)).reshape(-1)
+
+
+def pack_rows(matrices: NDArray[Any], rows: int) -> NDArray[Any]:
+    """[G, M, K] -> flat [G, ceil(M / rows), K, rows]: blocks of rows, the last of each matrix filled up with zeros."""
+    groups, height, depth = matrices.shape
+    tiles = -(-height // rows)
+    padded = np.zeros((groups, tiles * rows, depth), matrices.dtype)
+    padded[:, :height] = matrices
+    return np.ascontiguousarray(padded.reshape(groups, tiles, rows, depth).swapaxes(2, 3)).reshape(-1)

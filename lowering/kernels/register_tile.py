@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from xdsl.dialects.builtin import BFloat16Type, Float16Type
 from xdsl.ir import Attribute, SSAValue
@@ -46,6 +47,10 @@ class Products:
         return e.convert("truncf", value, element)
 
 
+Factors: TypeAlias = tuple[list[SSAValue], Callable[[int], SSAValue]]
+"""The vectors of one step, and a function that loads the scalar of a row."""
+
+
 @dataclass(frozen=True)
 class RegisterTile:
     """c[rows, columns] = sum over the depth of p[depth, rows] * q[depth, columns], with all of c in registers.
@@ -67,24 +72,20 @@ class RegisterTile:
         return self.rows * self.vectors + self.vectors + 1
 
     def accumulate(
-        self,
-        e: Emitter,
-        products: Products,
-        extents: Sequence[IndexLike],
-        scalar: Callable[[list[Ix], int], SSAValue],
-        vector: Callable[[list[Ix], int], SSAValue],
+        self, e: Emitter, products: Products, extents: Sequence[IndexLike], factors: Callable[[list[Ix]], Factors]
     ) -> list[SSAValue]:
         """The accumulators, row by row, after the loops over `extents`, outermost first, in order.
 
-        `scalar(indices, row)` and `vector(indices, v)` load the factors; each sum starts at 0 and is one chain.
+        `factors` loads a step's factors; each sum starts at 0 and is one chain.
         """
         zero = e.constant(0, products.sums, self.lanes)
 
         def step(indices: list[Ix], sums: tuple[SSAValue, ...]) -> list[SSAValue]:
-            columns = [products.widen(e, vector(indices, v)) for v in range(self.vectors)]
+            vectors, scalar = factors(indices)
+            columns = [products.widen(e, v) for v in vectors]
             updated: list[SSAValue] = []
             for row in range(self.rows):
-                factor = e.splat(products.widen(e, scalar(indices, row)), self.lanes)
+                factor = e.splat(products.widen(e, scalar(row)), self.lanes)
                 for v, column in enumerate(columns):
                     updated.append(e.fma(factor, column, sums[row * self.vectors + v]))
             return updated
