@@ -198,7 +198,7 @@ class Reader:
         func.attributes[names.OUTPUTS] = strings_attr(o.name for o in graph.output)
         if graph.name:
             func.attributes["onnx.name"] = string_attr(graph.name)
-        _attach_declared(func, _declared([*graph.input, *graph.output, *graph.value_info]))
+        _attach_declared(func, _declared([*graph.input, *graph.output, *graph.value_info], defaults))
         return func
 
     def _function(self, proto: FunctionProto) -> FuncOp:
@@ -538,10 +538,10 @@ def _attach_declared(op: Operation, found: Mapping[str, Declared]) -> None:
         op.attributes[DECLARED] = DeclaredAttr(tuple(found.items()))
 
 
-def _declared(infos: Iterable[ValueInfoProto]) -> dict[str, Declared]:
+def _declared(infos: Iterable[ValueInfoProto], constants: Collection[str] = ()) -> dict[str, Declared]:
     found: dict[str, Declared] = {}
     for info in infos:
-        entry = declared(info.type)
+        entry = declared(info.type) if info.name not in constants else None
         if entry is not None:
             found.setdefault(info.name, entry)
     return found
@@ -691,8 +691,11 @@ def name_of_key(key: str) -> str:
 
 @lru_cache(maxsize=65536)
 def hint_of(name: str) -> str | None:
-    """A value's name as xDSL admits it after `%`."""
-    text = re.sub(r"[^A-Za-z0-9_$.-]", "_", name)
+    """A value's name as xDSL admits it after `%`, and prints it so that it parses back.
+
+    xDSL takes `_7` at the end for its own suffix, drops it, and may then give two values one name.
+    """
+    text = re.sub(r"_(?=\d+$)", ".", re.sub(r"[^A-Za-z0-9_$.-]", "_", name))
     return f"v{text}" if text[:1].isdigit() or text[:1] in "-." else text or None
 
 

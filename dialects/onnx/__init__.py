@@ -30,6 +30,7 @@ from .base import (
     origin_union,
     value_name,
 )
+from .declared import Declared, DeclaredAttr, declared_types
 from .nodes import NodeInfo, NodeTableAttr
 from .ops_gen import *  # noqa: F403
 from .ops_gen import OPS
@@ -57,8 +58,9 @@ from .types import (
     numpy_dtype,
     type_string,
 )
+from .weight_table import WeightTableAttr
 
-Onnx = Dialect("onnx", [*OPS, *STRUCTURE], [*TYPES, NodeTableAttr, ExactArrayAttr, ExactDenseAttr])
+Onnx = Dialect("onnx", [*OPS, *STRUCTURE], [*TYPES, NodeTableAttr, DeclaredAttr, WeightTableAttr, ExactArrayAttr, ExactDenseAttr])
 
 # operator by (domain, op_type)
 OP_BY_NAME: dict[tuple[str, str], type[OnnxOp]] = {(op.SCHEMA.domain, op.SCHEMA.op_type): op for op in OPS}
@@ -75,6 +77,8 @@ __all__ = [
     "AttributeSpec",
     "CallOp",
     "CustomOp",
+    "Declared",
+    "DeclaredAttr",
     "Formal",
     "InitializerOp",
     "MapType",
@@ -94,8 +98,10 @@ __all__ = [
     "UnknownType",
     "VersionedOp",
     "WeightAttr",
+    "WeightTableAttr",
     "YieldOp",
     "attr",
+    "declared_types",
     "dense_array",
     "dense_attr",
     "describe",
