@@ -14,22 +14,17 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from xdsl.dialects.builtin import TensorType
+from xdsl.dialects.builtin import ArrayAttr, StringAttr, TensorType
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 
 from ..dialects import onnx
-from ..dialects.dims import Dim, as_dim
-from ..runtime.abi import WORD, ErrorCode, ErrorWord, Slot
+from ..dialects.dims import Dim
+from ..runtime.abi import WORD, Slot
 from .build import I8, I64, PTR
-from .entry import (
-    HANDLERS,
+from .entry_builder import (
     EntryBuilder,
     EntryError,
-    Handler,
     Place,
-    as_word,
-    bind_sizes,
-    byte_size,
     element_bytes,
     escaped,
     homes_of,
@@ -38,9 +33,10 @@ from .entry import (
     node_of,
     tensor_dims,
 )
+from .entry_ops import bind_sizes
 from .entry_sizes import Sizes, bare_symbol
 
-MOVE_SYMBOL = "sx_copy_slices"
+DYNAMIC = StringAttr("dynamic")
 UNLIMITED = (1 << 63) - 1
 FIRST_CAPACITY = 1 << 12
 """Bytes of the first block of a stacked output of unknown length."""
@@ -146,8 +142,8 @@ def lower_if(e: EntryBuilder, op: Operation) -> None:
 
         def branch(block: Block = block, end: onnx.YieldOp = end) -> None:
             lower_body(e, block)
-            for value, target, place in zip(end.operands, variables, fixed, strict=True):
-                leave_branch(e, value, target, place)
+            for value, result, target, place in zip(end.operands, op.results, variables, fixed, strict=True):
+                leave_branch(e, op, value, result, target, place)
 
         nested(e, branch)
         b.br(done)
@@ -162,7 +158,9 @@ def home_before(e: EntryBuilder, home: Dim | str, type_: Attribute) -> Place | N
     return None if is_object(type_) or home == "dynamic" else e.home(home, type_)
 
 
-def leave_branch(e: EntryBuilder, value: SSAValue, target: Variable, place: Place | None) -> None:
+def leave_branch(
+    e: EntryBuilder, op: Operation, value: SSAValue, result: SSAValue, target: Variable, place: Place | None
+) -> None:
     """Puts a branch's value where the If's result is."""
     source = e.place(value)
     if target.is_object:
@@ -173,6 +171,7 @@ def leave_branch(e: EntryBuilder, value: SSAValue, target: Variable, place: Plac
         target.set(e, lasting(e, value, source), sizes)
         return
     if source.home != place.home:
+        agree(e, op, value, result)
         e.copy(place.pointer, source.pointer, e.bytes_of(value))
     target.set(e, place.pointer, sizes)
 
@@ -218,9 +217,8 @@ class State:
 class Stack:
     """A scan output: what the iterations yield, one behind the other along an axis of the result.
 
-    `place` is its memory where the number of iterations is known before the loop; else `block`, `capacity` are words
-    of the current block and its bytes.  `element` is the byte size of one iteration's value, a word that the first
-    iteration sets; `sizes` are words with its sizes by axis.
+    `place` is its memory where the number of iterations is known before the loop; else `block` and `capacity` are
+    words with the current block and its bytes.  `sizes` are words with the sizes of one iteration's value by axis.
     """
 
     value: SSAValue
@@ -228,7 +226,6 @@ class Stack:
     place: Place | None
     block: SSAValue
     capacity: SSAValue
-    element: SSAValue
     sizes: list[SSAValue]
     axis: int = 0
     backwards: bool = False
@@ -277,26 +274,50 @@ def make_stacks(
             raise EntryError(f"a loop cannot stack up values of type {value.type}")
         sizes = [b.words(1) for _ in tensor_dims(value.type)]
         place = home_before(e, home, result.type)
-        stacks.append(Stack(value, result, place, b.words(1), b.words(1), b.words(1), sizes))
+        stacks.append(Stack(value, result, place, b.words(1), b.words(1), sizes))
     return stacks
 
 
-def enter(e: EntryBuilder, state: State, initial: SSAValue) -> None:
+def enter(e: EntryBuilder, op: Operation, state: State, initial: SSAValue) -> None:
     """Copies the initial value into the state's memory: the loop will write there."""
     source = e.place(initial)
     if state.is_object:
         state.variable.set(e, source.pointer, ())
         return
     sizes = sizes_of(e, initial)
-    if state.buffers is None:
-        state.variable.set(e, e.allocate(e.bytes_of(initial)), sizes)
-        e.copy(state.variable.load(e), source.pointer, e.bytes_of(initial))
-        return
-    first, second = state.buffers
-    if source.home is None or source.pointer is not first:
+    if state.unchanged:
+        state.variable.set(e, source.pointer, sizes)
+    elif state.buffers is None:
+        pointer = e.allocate(e.bytes_of(initial))
+        e.copy(pointer, source.pointer, e.bytes_of(initial))
+        state.variable.set(e, pointer, sizes)
+    else:
+        first, second = state.buffers
+        agree(e, op, initial, state.argument)
         e.copy(first, source.pointer, e.bytes_of(initial))
-    state.variable.set(e, first, sizes)
-    e.b.store_at(second, state.spare, 0)
+        state.variable.set(e, first, sizes)
+        e.b.store_at(second, state.spare, 0)
+
+
+def agree(e: EntryBuilder, op: Operation, value: SSAValue, planned: SSAValue) -> None:
+    """Guards that a value has the sizes of the memory that was planned for it, where its type does not say so."""
+    b = e.b
+    for axis, (dim, expected) in enumerate(zip(tensor_dims(value.type), tensor_dims(planned.type), strict=True)):
+        if dim is not expected and e.sizes.has(expected):
+            sizes = [e.size(dim), e.size(expected)]
+            name = escaped(name_of(planned, op.name))
+            message = f"a value for '{name}' has size {{0}} on axis {axis}, expected {{1}}"
+            e.guard(b.icmp("eq", *sizes), "guard", message, sizes, node_of(op))
+
+
+def allocates(op: Operation) -> bool:
+    """Whether anything in a loop takes memory of the growing region."""
+    for inner in op.walk():
+        for name in ("kernel.outputs", "kernel.carried"):
+            homes = inner.attributes.get(name)
+            if isinstance(homes, ArrayAttr) and any(home == DYNAMIC for home in homes):
+                return True
+    return False
 
 
 def run_loop(
@@ -304,13 +325,16 @@ def run_loop(
 ) -> SSAValue:
     """Emits the loop: at most `trips` iterations, none if `go` is false. Gives their number."""
     b = e.b
-    # below the mark are the blocks of stacked outputs; the states of changing size come right behind it
+    mark: SSAValue | None = None
     for stack in shape.stacks:
-        start_stack(e, stack, trips)
-    mark = b.words(1)
-    b.store_at(b.load_at(e.context, WORD * Slot.DYNAMIC_TOP), mark, 0)
+        start_stack(e, shape.op, stack, trips)
+    if allocates(shape.op):
+        # below the mark are the blocks of stacked outputs; the states of changing size come right behind it
+        mark = b.words(1)
+        e.allocate(b.int(0))  # the region's first use says where it begins
+        b.store_at(b.load_at(e.context, WORD * Slot.DYNAMIC_TOP), mark, 0)
     for state, value in zip(shape.states, initial, strict=True):
-        enter(e, state, value)
+        enter(e, shape.op, state, value)
     going = b.words(1)
     b.store_at(b.int(1) if go is None else b.cast("zext", go, I64), going, 0)
     head, again, body, done = b.new_block(I64), b.new_block(), b.new_block(), b.new_block()
@@ -333,7 +357,7 @@ def run_loop(
             b.store_at(b.cast("zext", is_true(e, e.pointer(shape.condition)), I64), going, 0)
         for stack in shape.stacks:
             push(e, shape.op, stack, number, trips, mark)
-        advance(e, shape.states, mark)
+        advance(e, shape.op, shape.states, mark)
         b.br(head, [b.add(number, b.int(1))])
 
     nested(e, iteration)
@@ -341,35 +365,38 @@ def run_loop(
     return number
 
 
-def start_stack(e: EntryBuilder, stack: Stack, trips: SSAValue) -> None:
+def start_stack(e: EntryBuilder, op: Operation, stack: Stack, trips: SSAValue) -> None:
     """Sets up a stacked output before the loop."""
     b = e.b
-    for word in (stack.block, stack.capacity, stack.element, *stack.sizes):
+    for word in (stack.block, stack.capacity, *stack.sizes):
         b.store_at(b.int(0), word, 0)
+    if stack.place is not None:
+        planned = e.size(tensor_dims(stack.result.type)[stack.axis])
+        if planned is not trips:
+            name = escaped(name_of(stack.result, op.name))
+            message = f"the loop may run {{0}} times, '{name}' has room for {{1}}"
+            e.guard(b.icmp("sle", trips, planned), "guard", message, [trips, planned], node_of(op))
 
 
-def push(e: EntryBuilder, op: Operation, stack: Stack, number: SSAValue, trips: SSAValue, mark: SSAValue) -> None:
+def push(
+    e: EntryBuilder, op: Operation, stack: Stack, number: SSAValue, trips: SSAValue, mark: SSAValue | None
+) -> None:
     """Adds an iteration's value to a stacked output."""
     b = e.b
     source = e.pointer(stack.value)
     sizes = sizes_of(e, stack.value)
     size = e.bytes_of(stack.value)
-    first, later, agreed = b.new_block(), b.new_block(), b.new_block()
-    b.branch(b.icmp("eq", number, b.int(0)), first, later)
-    b.at(first)
-    for value, word in zip([size, *sizes], [stack.element, *stack.sizes], strict=True):
-        b.store_at(value, word, 0)
-    b.br(agreed)
-    b.at(later)
-    for axis, (value, word) in enumerate(zip(sizes, stack.sizes, strict=True)):
-        expected = b.load_at(word, 0)
-        message = (
-            f"an iteration's value for '{escaped(name_of(stack.result, op.name))}' has size {{0}} on axis {axis},"
-            " the first one's was {1}"
-        )
+    outer_dims = tensor_dims(stack.result.type)
+    planned = [*outer_dims[: stack.axis], *outer_dims[stack.axis + 1 :]]
+    first = b.icmp("eq", number, b.int(0))
+    for axis, (value, word, dim) in enumerate(zip(sizes, stack.sizes, planned, strict=True)):
+        if dim is tensor_dims(stack.value.type)[axis]:
+            continue
+        expected = e.size(dim) if e.sizes.has(dim) else b.select(first, value, b.load_at(word, 0))
+        name = escaped(name_of(stack.result, op.name))
+        message = f"an iteration's value for '{name}' has size {{0}} on axis {axis}, expected {{1}}"
         e.guard(b.icmp("eq", value, expected), "guard", message, [value, expected], node_of(op))
-    b.br(agreed)
-    b.at(agreed)
+        b.store_at(value, word, 0)
     if stack.place is not None:
         inner, outer = slice_sizes(e, stack.value.type, sizes, stack.axis)
         place = b.sub(b.sub(trips, b.int(1)), number) if stack.backwards else number
@@ -383,6 +410,7 @@ def push(e: EntryBuilder, op: Operation, stack: Stack, number: SSAValue, trips: 
     needed = b.mul(size, b.add(number, b.int(1)))
     b.branch(b.icmp("ule", needed, b.load_at(stack.capacity, 0)), room, full)
     b.at(full)
+    assert mark is not None, "a block of the growing region in a loop that has no mark"
     enlarge(e, stack, needed, b.mul(size, number), mark)
     b.br(room)
     b.at(room)
@@ -401,14 +429,15 @@ def enlarge(e: EntryBuilder, stack: Stack, needed: SSAValue, used: SSAValue, mar
     b.store_at(b.load_at(e.context, WORD * Slot.DYNAMIC_TOP), mark, 0)
 
 
-def advance(e: EntryBuilder, states: Sequence[State], mark: SSAValue) -> None:
+def advance(e: EntryBuilder, op: Operation, states: Sequence[State], mark: SSAValue | None) -> None:
     """Makes what the body yielded the state of the next iteration."""
     b = e.b
     objects = [(s, e.pointer(s.value)) for s in states if s.is_object]
     buffered = [s for s in states if s.buffers is not None and not s.unchanged]
-    growing = [s for s in states if s.buffers is None and not s.is_object]
+    growing = [s for s in states if s.buffers is None and not s.is_object and not s.unchanged]
     moved: list[tuple[State, list[SSAValue], SSAValue]] = []
     for state in buffered:  # into the spare buffers first: a yielded value may be another state's old one
+        agree(e, op, state.value, state.argument)
         spare = b.load_at(state.spare, 0, PTR)
         e.copy(spare, e.pointer(state.value), e.bytes_of(state.value))
         moved.append((state, sizes_of(e, state.value), spare))
@@ -423,17 +452,18 @@ def advance(e: EntryBuilder, states: Sequence[State], mark: SSAValue) -> None:
     for state, sizes, spare in moved:
         b.store_at(state.variable.load(e), state.spare, 0)
         state.variable.set(e, spare, sizes)
-    b.store_at(b.load_at(mark, 0), e.context, WORD * Slot.DYNAMIC_TOP)
+    if mark is not None:
+        b.store_at(b.load_at(mark, 0), e.context, WORD * Slot.DYNAMIC_TOP)
     for state, sizes, size, pointer in staged:
         target = e.allocate(size)
         e.copy(target, pointer, size)
         state.variable.set(e, target, sizes)
 
 
-def leave_loop(e: EntryBuilder, op: Operation, shape: LoopShape, count: SSAValue) -> None:
+def leave_loop(e: EntryBuilder, op: Operation, shape: LoopShape, initial: Sequence[SSAValue], count: SSAValue) -> None:
     """The results, where the scheduler wants them, and their symbols."""
     b = e.b
-    for state in shape.states:
+    for state, value in zip(shape.states, initial, strict=True):
         pointer = state.variable.load(e)
         inner = tensor_dims(state.argument.type)
         sizes = [
@@ -443,7 +473,9 @@ def leave_loop(e: EntryBuilder, op: Operation, shape: LoopShape, count: SSAValue
         if not state.is_object:
             bind_sizes(e, op, state.result, sizes)
         if state.buffers is None:
-            e.places[state.result] = Place(pointer, True)
+            if state.unchanged and not state.is_object:
+                pointer = lasting(e, state.result, Place(pointer, e.place(value).lasting))
+            e.places[state.result] = Place(pointer, True, ("loop", state.result))
             continue
         home = state.buffers[1]
         e.copy(home, pointer, e.bytes_of(state.result))
@@ -488,7 +520,7 @@ def lower_loop(e: EntryBuilder, op: Operation) -> None:
 
     shape = LoopShape(op, block, states, stacks, start, end.operands[0])
     made = run_loop(e, shape, op.v_initial, trips, go)
-    leave_loop(e, op, shape, made)
+    leave_loop(e, op, shape, op.v_initial, made)
     rehome(e, op, homes)
 
 
@@ -537,7 +569,7 @@ def lower_scan(e: EntryBuilder, op: Operation) -> None:
 
     shape = LoopShape(op, block, states, stacks, start)
     made = run_loop(e, shape, op.operands[:count], trips, None)
-    leave_loop(e, op, shape, made)
+    leave_loop(e, op, shape, op.operands[:count], made)
     rehome(e, op, homes)
 
 
@@ -582,11 +614,3 @@ def copy_slices(
     e.copy(b.at_byte(target, b.mul(at, target_step)), b.at_byte(source, b.mul(at, source_step)), size)
     b.br(head, [b.add(at, b.int(1))])
     b.at(done)
-
-
-CONTROL: dict[type[Operation], Handler] = {
-    onnx.IfOp: lower_if,
-    onnx.LoopOp: lower_loop,
-    onnx.ScanOp: lower_scan,
-}
-HANDLERS.update(CONTROL)

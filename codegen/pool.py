@@ -397,7 +397,8 @@ def report() -> llvm.FuncOp:
     So the record does not depend on which thread came first.
     """
     b = ScalarBuilder(REPORT_SYMBOL, [PTR, I64, I64, I64, PTR], linkage="external")
-    context, node, site, given, values = b.args
+    context, node, own_site, given, values = b.args
+    site = b.add(own_site, b.load_at(context, WORD * Slot.SITE_BASE))
     record = b.load_at(context, WORD * Slot.ERROR, PTR)
     lock = b.at_byte(context, WORD * Slot.REPORT_LOCK)
     count = b.smin(given, b.int(ERROR_VALUES))
@@ -487,7 +488,8 @@ def alloc_dynamic() -> llvm.FuncOp:
     rounded = b.and_(b.add(size, b.int(ALIGNMENT - 1)), b.int(-ALIGNMENT))
     after = b.add(b.as_int(top), rounded)
     end = b.load_at(context, WORD * Slot.DYNAMIC_END)
-    b.branch(b.icmp("ule", after, end), enough, grow)
+    begun = b.icmp("ne", b.as_int(top), b.int(0))
+    b.branch(b.and_(begun, b.icmp("ule", after, end)), enough, grow)
 
     b.at(grow)
     callback = b.load_at(context, WORD * Slot.GROW, PTR)

@@ -15,7 +15,7 @@ WORD = 8
 
 
 class Slot(IntEnum):
-    """The context: what a call knows of the world. Slots 23 to 31 are spare."""
+    """The context: what a call knows of the world. Slots 24 to 31 are spare."""
 
     VERSION = 0
     ARENA = 1
@@ -44,6 +44,8 @@ class Slot(IntEnum):
     GROW = 20
     """`int32(ctx*, int64 top)`: makes the growing region touchable up to the address `top`."""
     REPORT_LOCK = 21
+    SITE_BASE = 23
+    """What `report` adds to a kernel's own site number, so that kernels need not know the program they are in."""
     CALLBACK = 22
     """`void(int64* request)` of whoever made the context; only the functions of `REQUESTS` call it."""
 

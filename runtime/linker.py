@@ -26,7 +26,6 @@ MATH = (
 """Functions of libm, each in its f64 form and, with an f added, in its f32 form."""
 
 
-
 class Library:
     """One linked object: its exported addresses, and what keeps them alive."""
 

@@ -9,7 +9,6 @@ import atexit
 import ctypes
 import os
 import threading
-import weakref
 
 from .abi import (
     CPU_MASK_BYTES,
@@ -46,7 +45,6 @@ class ThreadPool:
         self.count = 1
         """Threads that there are, the caller counted."""
         self._prepare()
-        _pools.add(self)
 
     def ensure(self, threads: int) -> None:
         """Starts workers until there are `threads` in all; at most MAX_THREADS."""
@@ -88,38 +86,35 @@ class ThreadPool:
         self._word(PoolOffset.CALLER_CPU).value = -1
         self._word(PoolOffset.COUNT).value = 1
         allowed = sum(1 << cpu for cpu in os.sched_getaffinity(0) if cpu < 8 * CPU_MASK_BYTES)
-        ctypes.memmove(
-            self.address + PoolOffset.ALLOWED, allowed.to_bytes(CPU_MASK_BYTES, "little"), CPU_MASK_BYTES
-        )
+        ctypes.memmove(self.address + PoolOffset.ALLOWED, allowed.to_bytes(CPU_MASK_BYTES, "little"), CPU_MASK_BYTES)
 
     def _word(self, offset: int) -> ctypes.c_int64:
         return ctypes.c_int64.from_address(self.address + offset)
 
 
-_pools: set[ThreadPool] = set()
+_pools: dict[Library, ThreadPool] = {}
 """Every pool of the process: never freed, since its threads run in its block until the process ends."""
-_by_library: weakref.WeakKeyDictionary[Library, ThreadPool] = weakref.WeakKeyDictionary()
 _making = threading.Lock()
 
 
 def pool_of(library: Library) -> ThreadPool:
     """The pool whose code is this library; one for each."""
     with _making:
-        pool = _by_library.get(library)
+        pool = _pools.get(library)
         if pool is None:
-            pool = _by_library[library] = ThreadPool(library)
+            pool = _pools[library] = ThreadPool(library)
         return pool
 
 
 def _stop_all() -> None:
-    for pool in list(_pools):
+    for pool in list(_pools.values()):
         pool.stop()
 
 
 def _forget_all() -> None:
     global _making
     _making = threading.Lock()
-    for pool in _pools:
+    for pool in _pools.values():
         pool.forget()
 
 

@@ -1,0 +1,58 @@
+"""The scheduled `main` to the native entry, `int32 sx_entry(ctx*, const int64* args)`.
+
+`args` has, in this order: a pointer for each input; the size of every axis of every input; a pointer for each output
+(0: the entry asks for one); room for the size of every axis of every output, which the entry writes.  An overridable
+initializer is an input behind the others.  A string tensor, a sequence and the like are numbers where tensors are
+pointers: the runtime keeps the objects.
+
+The entry binds the model's symbols, checks what the program relies on, reserves the arena, and runs the ops of `main`
+in their order: a kernel call stores its arguments and calls the kernel's symbol.  What each op needs to know of memory
+stands on it as attributes (`kernel.outputs`, `kernel.carried`, `kernel.scratch`, `kernel.arena`; see
+`lowering/schedule.py`).  Control flow is in `entry_control.py`.
+
+Zero is success. Else the error record says what it was, and no output counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from xdsl.dialects import func
+from xdsl.ir import Operation
+
+from ..dialects import dims, kernel, onnx
+from ..dialects.target import Target
+from .entry_builder import Entry, EntryBuilder, EntryError, Handler, KernelInfo
+from .entry_control import lower_if, lower_loop, lower_scan
+from .entry_ops import assume, bind, call_host, call_kernel, constant, finish, tensor_of_dims, view
+
+HANDLERS: dict[type[Operation], Handler] = {
+    kernel.CallOp: call_kernel,
+    kernel.ViewOp: view,
+    onnx.InitializerOp: constant,
+    onnx.ConstantOp: constant,
+    onnx.IfOp: lower_if,
+    onnx.LoopOp: lower_loop,
+    onnx.ScanOp: lower_scan,
+    dims.BindOp: bind,
+    dims.AssumeOp: assume,
+    dims.TensorOp: tensor_of_dims,
+    func.ReturnOp: finish,
+}
+"""All other ops of `main` are called back."""
+
+
+def main_to_llvm(main: func.FuncOp, kernels: Mapping[str, KernelInfo], target: Target) -> Entry:
+    """Lowers the scheduled `main`; `kernels` has every callee by its name in the module.
+
+    Raises EntryError for ops and attributes that it does not know.
+    """
+    return EntryBuilder(main, kernels, target, HANDLERS, call_host).build()
+
+
+def entry_needs(kernels: Mapping[str, KernelInfo]) -> frozenset[str]:
+    """The symbols that the entry's object may need besides what every object may."""
+    return frozenset(info.symbol for info in kernels.values())
+
+
+__all__ = ["HANDLERS", "Entry", "EntryError", "KernelInfo", "entry_needs", "main_to_llvm"]

@@ -1,0 +1,591 @@
+"""What the entry is built with: the state of the translation of one `main`, and the code that its parts share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from xdsl.dialects import func
+from xdsl.dialects.builtin import (
+    ArrayAttr,
+    ComplexType,
+    DenseArrayBase,
+    FixedBitwidthType,
+    IntegerAttr,
+    ModuleOp,
+    StringAttr,
+    TensorType,
+)
+from xdsl.ir import Attribute, Block, Operation, SSAValue
+
+from ..dialects import dims, kernel, onnx
+from ..dialects.dims import Dim, ShapeAttr, dims_of
+from ..dialects.dims.interval import SIZE_LIMIT
+from ..dialects.onnx import STRING, element_bits, numpy_dtype
+from ..dialects.target import Target
+from ..runtime.abi import (
+    ENTRY_SYMBOL,
+    LARGEST,
+    POLL_TICKS,
+    WORD,
+    ErrorCode,
+    ErrorWord,
+    Slot,
+)
+from ..runtime.manifest import ABSENT, Check, Host, HostValue
+from ..semantics.facts import Condition
+from .build import I1, I32, I64, PTR, declare, module_of
+from .entry_sizes import Sizes, bare_symbol
+from .scalar import ScalarBuilder
+
+POLL_SYMBOL = "sx_poll_point"
+GUARD_VALUES = 3
+"""A guard's message has at most so many numbers."""
+THREADS = "threads"
+
+
+class EntryError(NotImplementedError):
+    """`main` holds what the entry cannot lower: a bug of whoever made it."""
+
+
+@dataclass(frozen=True)
+class KernelInfo:
+    """A kernel as its callers need it: its C symbol, and its checks (code, message) by their own site numbers."""
+
+    symbol: str
+    checks: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True)
+class Entry:
+    """The entry's module (llvm dialect), and the tables that its numbers index.
+
+    `checks` by site; `hosts` by number, with the ops that they are in `hosted`; `weights` the values (attributes of
+    the constants) that the weights table must hold, in its order.
+    """
+
+    module: ModuleOp
+    checks: tuple[Check, ...]
+    hosts: tuple[Host, ...]
+    hosted: tuple[Operation, ...]
+    weights: tuple[Attribute, ...]
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a value is. `pointer` is an i64 number for an object.
+
+    `lasting` memory keeps its content until the call ends; what is not lasting may be another value's after the region
+    that the value belongs to. `home` tells equal places apart from others before anything runs.
+    """
+
+    pointer: SSAValue
+    lasting: bool
+    home: object = None
+
+
+# --- types ---
+
+
+def is_object(type_: Attribute) -> bool:
+    """Whether values of the type are Python objects to native code: string tensors, sequences, optionals, maps."""
+    return not isinstance(type_, TensorType) or type_.element_type == STRING
+
+
+def element_bytes(element: Attribute) -> int:
+    """The size in memory of one element: bool and what is below a byte take one byte."""
+    if isinstance(element, ComplexType):
+        return 2 * element_bytes(element.element_type)
+    if isinstance(element, FixedBitwidthType):
+        return max(1, element.bitwidth // 8)
+    return max(1, element_bits(element) // 8)
+
+
+def tensor_dims(type_: Attribute) -> tuple[Dim, ...]:
+    """The sizes of a tensor; none for an object."""
+    return () if not isinstance(type_, TensorType) else dims_of(type_)
+
+
+def byte_size(type_: Attribute) -> Dim:
+    """The bytes of a tensor."""
+    assert isinstance(type_, TensorType)
+    total = dims.as_dim(element_bytes(type_.element_type))
+    for dim in dims_of(type_):
+        total = total * dim
+    return total
+
+
+def host_value(type_: Attribute | None) -> HostValue:
+    """How the manifest describes an operand or result of a host operator; None for an absent one."""
+    if type_ is None:
+        return {"dtype": ABSENT, "rank": -1}
+    if not isinstance(type_, TensorType):
+        return {"dtype": "object", "rank": -1}
+    if type_.element_type == STRING:
+        return {"dtype": "string", "rank": -1}
+    return {"dtype": numpy_dtype(type_.element_type).name, "rank": len(dims_of(type_))}
+
+
+# --- attributes ---
+
+
+def overridable_inputs(main: func.FuncOp) -> list[onnx.InitializerOp]:
+    """The initializers that a caller may replace, in their order: inputs behind the function's own."""
+    return [op for op in main.body.block.ops if isinstance(op, onnx.InitializerOp) and op.overridable is not None]
+
+
+def homes_of(op: Operation, name: str, count: int) -> list[Dim | str]:
+    """The scheduler's homes of an op's results or carried values."""
+    found = op.attributes.get(name)
+    if not isinstance(found, ArrayAttr) or len(found) != count:
+        raise EntryError(f"{op.name} has no {name} for {count} values")
+    homes: list[Dim | str] = []
+    for entry in found:
+        if isinstance(entry, ShapeAttr):
+            homes.append(entry.data[0])
+        elif isinstance(entry, StringAttr):
+            homes.append(entry.data)
+        else:
+            raise EntryError(f"{op.name}: {name} has {entry}")
+    return homes
+
+
+def node_of(op: Operation) -> int:
+    """The id of the file's node that an op stands for, -1 for none."""
+    node = op.attributes.get("onnx.node")
+    if isinstance(node, IntegerAttr):
+        return node.value.data
+    origin = op.attributes.get("origin")
+    if isinstance(origin, DenseArrayBase) and len(origin):
+        return min(int(i) for i in origin.get_values())
+    return -1
+
+
+def name_of(value: SSAValue, fallback: str) -> str:
+    """The model's name of a value."""
+    return onnx.value_name(value) or fallback
+
+
+# --- the builder ---
+
+Handler = Callable[["EntryBuilder", Operation], None]
+
+
+@dataclass
+class Tables:
+    """What the entry refers to by number."""
+
+    checks: list[Check] = field(default_factory=list[Check])
+    bases: dict[str, int] = field(default_factory=dict[str, int])
+    hosts: list[Host] = field(default_factory=list[Host])
+    hosted: list[Operation] = field(default_factory=list[Operation])
+    weights: dict[Attribute, int] = field(default_factory=dict[Attribute, int])
+
+    def site(self, code: str, message: str) -> int:
+        """A new site; braces in the message are places for values."""
+        self.checks.append({"code": code, "message": message})
+        return len(self.checks) - 1
+
+    def base(self, name: str, info: KernelInfo) -> int:
+        """The first site of a kernel's checks."""
+        found = self.bases.get(name)
+        if found is None:
+            found = self.bases[name] = len(self.checks)
+            for code, message in info.checks:
+                self.checks.append({"code": code, "message": message, "kernel": name})
+        return found
+
+    def weight(self, op: Operation) -> int:
+        """The index of a constant in the weights table: equal values have one."""
+        value = op.properties["value"]
+        return self.weights.setdefault(value, len(self.weights))
+
+
+class EntryBuilder:
+    """Builds the entry of one `main`. `handlers` emit ops by class, `other` those of all other classes."""
+
+    def __init__(
+        self,
+        main: func.FuncOp,
+        kernels: Mapping[str, KernelInfo],
+        target: Target,
+        handlers: Mapping[type[Operation], Handler],
+        other: Handler,
+    ) -> None:
+        self.handlers = handlers
+        self.other = other
+        self.main = main
+        self.kernels = kernels
+        self.target = target
+        self.tables = Tables()
+        self.b = ScalarBuilder(ENTRY_SYMBOL, [PTR, PTR], I32, linkage="external")
+        self.context, self.args = self.b.args
+        self.sizes = Sizes(self.b)
+        self.places: dict[SSAValue, Place] = {}
+        self.called: dict[str, None] = {}
+        self.extra: list[Operation] = []
+        """Further functions of the module."""
+        self.pending: list[tuple[Operation, Condition, str]] = []
+        """Assumptions whose symbols are not bound yet."""
+        self.stored: dict[int, SSAValue] = {}
+        """The argument words of the next kernel call that already hold a value."""
+        self.calls = 0
+        self.last_node: int | None = None
+        self.last_base: int | None = None
+        self.overridable = overridable_inputs(main)
+        block = main.body.block
+        self.inputs: list[SSAValue] = [*block.args, *(op.result for op in self.overridable)]
+        last = block.last_op
+        if not isinstance(last, func.ReturnOp):
+            raise EntryError("main ends in no return")
+        self.results = list(last.operands)
+        self.first_output = len(self.inputs) + sum(len(tensor_dims(v.type)) for v in self.inputs)
+        self.fail, self.guard_failed, self.no_memory, self.interrupted = self._exits()
+
+    def build(self) -> Entry:
+        """The whole entry."""
+        b = self.b
+        start = b.new_block()
+        b.at(start)
+        self.error = b.load_at(self.context, WORD * Slot.ERROR, PTR)
+        b.store_at(b.int(ErrorCode.NONE), self.error, WORD * ErrorWord.CODE)
+        calls = [len(op.dims.data) + len(op.operands) + len(op.results) + 1 for op in self.main.walk()
+                 if isinstance(op, kernel.CallOp)]  # fmt: skip
+        self.call_words = b.words(max(calls, default=1))
+        self.scratch_words = b.words(1)
+        self.sizes.bind(THREADS, b.load_at(self.context, WORD * Slot.THREADS))
+        self._bind_inputs()
+        ops = list(self.main.body.block.ops)
+        guards = 0
+        while isinstance(ops[guards], dims.AssumeOp):
+            self.lower(ops[guards])
+            guards += 1
+        self._reserve_arena()
+        self._fetch_outputs()
+        for op in ops[guards:]:
+            self.lower(op)
+        if self.pending:
+            raise EntryError(f"'{self.pending[0][1]}' has symbols that nothing binds")
+        b.at(b.entry)
+        b.br(start)
+        functions = [*(declare(symbol, [PTR, PTR], I32) for symbol in self.called), *self.extra, b.func]
+        tables = self.tables
+        return Entry(
+            module_of(functions, self.target),
+            tuple(tables.checks),
+            tuple(tables.hosts),
+            tuple(tables.hosted),
+            tuple(tables.weights),
+        )
+
+    def lower(self, op: Operation) -> None:
+        """Emits one op of `main` or of a region in it."""
+        self.handlers.get(type(op), self.other)(self, op)
+
+    # --- exits ---
+
+    def _exits(self) -> tuple[Block, Block, Block, Block]:
+        b = self.b
+        fail = b.new_block()
+        guard_failed = b.new_block(*[I64] * (3 + GUARD_VALUES))
+        no_memory = b.new_block(I64)
+        interrupted = b.new_block()
+
+        def record() -> SSAValue:
+            return b.load_at(self.context, WORD * Slot.ERROR, PTR)
+
+        site, node, count, *values = b.at(guard_failed)
+        at = record()
+        words = [b.int(ErrorCode.CHECK), node, site, count, *values]
+        for word, value in enumerate(words):
+            b.store_at(value, at, WORD * word)
+        b.br(fail)
+
+        (size,) = b.at(no_memory)
+        at = record()
+        known, unknown = b.new_block(), b.new_block()
+        code = b.load_at(at, WORD * ErrorWord.CODE)
+        b.branch(b.icmp("eq", code, b.int(ErrorCode.NONE)), unknown, known)
+        b.at(unknown)
+        b.store_at(b.int(ErrorCode.MEMORY), at, WORD * ErrorWord.CODE)
+        b.store_at(b.int(1), at, WORD * ErrorWord.COUNT)
+        b.store_at(size, at, WORD * ErrorWord.VALUES)
+        b.br(known)
+        b.at(known)
+        b.br(fail)
+
+        b.at(interrupted)
+        b.store_at(b.int(ErrorCode.INTERRUPTED), record(), WORD * ErrorWord.CODE)
+        b.br(fail)
+
+        b.at(fail)
+        b.ret(b.int32(1))
+        return fail, guard_failed, no_memory, interrupted
+
+    def go_on_if(self, condition: SSAValue, otherwise: Block, values: Sequence[SSAValue] = ()) -> None:
+        """Leaves by `otherwise` where the condition does not hold."""
+        b = self.b
+        on = b.new_block()
+        b.cond_br(condition, on, [], otherwise, values)
+        b.at(on)
+
+    def guard(self, condition: SSAValue, code: str, message: str, values: Sequence[SSAValue], node: int = -1) -> None:
+        """Fails the call with this message where the condition does not hold."""
+        b = self.b
+        site = self.tables.site(code, message)
+        padded = [*values, *[b.int(0)] * (GUARD_VALUES - len(values))]
+        self.go_on_if(condition, self.guard_failed, [b.int(site), b.int(node), b.int(len(values)), *padded])
+
+    # --- sizes ---
+
+    def size(self, dim: Dim | int) -> SSAValue:
+        """The value of an expression, an i64; the call fails where computing it would leave int64."""
+        dim = dims.as_dim(dim)
+        if unbound := self.sizes.unbound(dim):
+            raise EntryError(f"'{dim}' has symbols that are not bound here: {', '.join(unbound)}")
+        if self.sizes.needs_check(dim):
+            small = self.sizes.is_small(dim)
+            self.go_on_if(small, self.no_memory, [self.b.int(-1)])
+        return self.sizes.value(dim)
+
+    def bytes_of(self, value: SSAValue) -> SSAValue:
+        """The size in bytes of a tensor."""
+        return self.size(byte_size(value.type))
+
+    def bind_symbol(self, symbol: str, value: SSAValue, limit: float = float(SIZE_LIMIT)) -> None:
+        """Binds a symbol from here on, and checks the assumptions that waited for it."""
+        self.sizes.bind(symbol, value, limit)
+        waiting, self.pending = self.pending, []
+        for op, condition, why in waiting:
+            self.assume(op, condition, why)
+
+    def assume(self, op: Operation, condition: Condition, why: str) -> None:
+        """A guard for the condition, now or when its symbols are bound."""
+        if not (self.sizes.has(condition.left) and self.sizes.has(condition.right)):
+            self.pending.append((op, condition, why))
+            return
+        left, right = self.size(condition.left), self.size(condition.right)
+        holds = self.b.icmp("eq" if condition.op == "==" else "sle", left, right)
+        where = f" ({self.where(condition)})" if self.where(condition) else ""
+        reason = f"{why}: " if why else ""
+        message = f"{escaped(reason)}{condition} does not hold: {{0}} and {{1}}{escaped(where)}"
+        self.guard(holds, "guard", message, [left, right], node_of(op))
+
+    def where(self, condition: Condition) -> str:
+        """Which inputs the condition's symbols are sizes of."""
+        found: list[str] = []
+        for symbol in sorted(condition.left.symbols | condition.right.symbols):
+            if (place := self.bound_at.get(symbol)) is not None:
+                found.append(f"{symbol} is {place}")
+        return ", ".join(found)
+
+    # --- inputs, outputs, arena ---
+
+    def _bind_inputs(self) -> None:
+        """Binds each symbol where it first stands alone; checks all other sizes against their expressions."""
+        b = self.b
+        self.bound_at: dict[str, str] = {}
+        axes: list[tuple[str, Dim, SSAValue]] = []
+        at = len(self.inputs)
+        for index, value in enumerate(self.inputs):
+            type_ = I64 if is_object(value.type) else PTR
+            pointer = b.load_at(self.args, WORD * index, type_)
+            self.places[value] = Place(pointer, True, ("input", index))
+            name = name_of(value, str(index))
+            for axis, dim in enumerate(tensor_dims(value.type)):
+                place = f"axis {axis} of input '{name}'"
+                size = b.load_at(self.args, WORD * at)
+                axes.append((place, dim, size))
+                at += 1
+        rest: list[tuple[str, Dim, SSAValue]] = []
+        for place, dim, size in axes:
+            symbol = bare_symbol(dim)
+            if symbol is None or symbol in self.bound_at:
+                rest.append((place, dim, size))
+                continue
+            in_range = b.icmp("ult", size, b.int(SIZE_LIMIT))
+            self.guard(in_range, "guard", f"{escaped(place)} has size {{0}}, out of the range of sizes", [size])
+            self.bound_at[symbol] = place
+            self.sizes.bind(symbol, size)
+        for place, dim, size in rest:
+            if unbound := self.sizes.unbound(dim):
+                raise EntryError(f"{place} is '{dim}', but {', '.join(unbound)} stands alone nowhere")
+            expected = self.size(dim)
+            known = self.where(Condition(dim, "==", dim))
+            symbolic = "" if dim.is_const else f" = {dim}" + (f", where {known}" if known else "")
+            message = f"{escaped(place)} has size {{0}}, expected {{1}}{escaped(symbolic)}"
+            self.guard(b.icmp("eq", size, expected), "guard", message, [size, expected])
+
+    def _reserve_arena(self) -> None:
+        b = self.b
+        attribute = self.main.attributes.get("kernel.arena")
+        if not isinstance(attribute, ShapeAttr):
+            raise EntryError("main has no kernel.arena")
+        total = self.size(attribute.data[0])
+        self.go_on_if(b.icmp("ule", total, b.int(LARGEST)), self.no_memory, [total])
+        enough, more = b.new_block(), b.new_block()
+        there = b.load_at(self.context, WORD * Slot.ARENA_BYTES)
+        b.branch(b.icmp("ule", total, there), enough, more)
+        b.at(more)
+        reserve = b.load_at(self.context, WORD * Slot.RESERVE, PTR)
+        refused = b.value_of_pointer(reserve, [self.context, total], I32)
+        b.cond_br(b.icmp("eq", refused, b.int32(0)), enough, [], self.no_memory, [total])
+        b.at(enough)
+        self.arena = b.load_at(self.context, WORD * Slot.ARENA, PTR)
+        self.weights = b.load_at(self.context, WORD * Slot.WEIGHTS, PTR)
+
+    def _fetch_outputs(self) -> None:
+        """The pointers of outputs that kernels write straight into; asks for those that the caller left open."""
+        self.outputs: dict[int, SSAValue] = {}
+        direct: set[int] = set()
+        for op in self.main.walk():
+            homes = op.attributes.get("kernel.outputs")
+            if isinstance(homes, ArrayAttr):
+                direct.update(
+                    int(home.data.removeprefix("output:"))
+                    for home in homes
+                    if isinstance(home, StringAttr) and home.data.startswith("output:")
+                )
+        for index in sorted(direct):
+            self.outputs[index] = self.output_pointer(index)
+
+    def output_pointer(self, index: int) -> SSAValue:
+        """Where an output goes: the caller's memory, or new one of its size; its sizes must be bound."""
+        b = self.b
+        dimensions = tensor_dims(self.results[index].type)
+        sizes = [self.size(dim) for dim in dimensions]
+        at = self.first_output + len(self.results)
+        at += sum(len(tensor_dims(value.type)) for value in self.results[:index])
+        for axis, size in enumerate(sizes):
+            b.store_at(size, self.args, WORD * (at + axis))
+        given = b.load_at(self.args, WORD * (self.first_output + index), PTR)
+        ask, done = b.new_block(), b.new_block(PTR)
+        b.cond_br(b.is_null(given), ask, [], done, [given])
+        b.at(ask)
+        allocate = b.load_at(self.context, WORD * Slot.ALLOC_OUTPUT, PTR)
+        new = b.value_of_pointer(
+            allocate, [self.context, b.int(index), b.int(len(sizes)), b.at_byte(self.args, WORD * at)], PTR
+        )
+        self.go_on_if(b.icmp("ne", b.as_int(new), b.int(0)), self.no_memory, [b.int(-1)])
+        b.br(done, [new])
+        return b.at(done)[0]
+
+    # --- places ---
+
+    def place(self, value: SSAValue) -> Place:
+        """Where a value is."""
+        found = self.places.get(value)
+        if found is None:
+            raise EntryError(f"a value of {value.owner} is used before it is made")
+        return found
+
+    def pointer(self, value: SSAValue) -> SSAValue:
+        """A value's pointer, or number."""
+        return self.place(value).pointer
+
+    def once(self, what: str, key: object, make: Callable[[], SSAValue]) -> SSAValue:
+        """A pointer that is computed once in a region."""
+        found = self.sizes.pointers.get((what, key))
+        if found is None:
+            found = self.sizes.pointers[what, key] = make()
+        return found
+
+    def arena_pointer(self, offset: Dim) -> SSAValue:
+        """A byte offset in the arena as a pointer."""
+        return self.once("arena", offset, lambda: self.b.at_byte(self.arena, self.size(offset)))
+
+    def allocate(self, size: SSAValue) -> SSAValue:
+        """New bytes of the growing region."""
+        b = self.b
+        allocate = b.load_at(self.context, WORD * Slot.ALLOC_DYNAMIC, PTR)
+        pointer = b.value_of_pointer(allocate, [self.context, size], PTR)
+        self.go_on_if(b.icmp("ne", b.as_int(pointer), b.int(0)), self.no_memory, [size])
+        return pointer
+
+    def home(self, home: Dim | str, type_: Attribute) -> Place:
+        """The memory that the scheduler gave a value of this type."""
+        if isinstance(home, Dim):
+            return Place(self.arena_pointer(home), False, ("arena", home))
+        if home.startswith("output:"):
+            return Place(self.outputs[int(home.removeprefix("output:"))], True, home)
+        if home != "dynamic":
+            raise EntryError(f"no home {home!r}")
+        return Place(self.allocate(self.size(byte_size(type_))), True)
+
+    def copy(self, target: SSAValue, source: SSAValue, size: SSAValue) -> None:
+        """Copies bytes; the same place twice is no harm."""
+        b = self.b
+        b.call_intrinsic("llvm.memmove.p0.p0.i64", [target, source, size, b.const(0, I1)])
+
+    def constant(self, op: Operation) -> Place:
+        """A constant of the weights table."""
+        b = self.b
+        index = self.tables.weight(op)
+        pointer = self.once("weight", index, lambda: b.load_at(self.weights, WORD * index, PTR))
+        return Place(pointer, True, ("weight", index))
+
+    # --- calls ---
+
+    def store_word(self, word: int, value: SSAValue) -> None:
+        """Puts a value into an argument word of the next call, where it is not there already."""
+        if self.stored.get(word) is not value:
+            self.b.store_at(value, self.call_words, WORD * word)
+            self.stored[word] = value
+
+    def forget_stored(self) -> None:
+        """At the border of a region: what the argument words and the context hold is not known any more."""
+        self.stored.clear()
+        self.last_node = self.last_base = None
+
+    def note(self, node: int, base: int) -> None:
+        """Tells the context which node, and whose checks, come now."""
+        b = self.b
+        if node != self.last_node:
+            b.store_at(b.int(node), self.context, WORD * Slot.NODE)
+            self.last_node = node
+        if base != self.last_base:
+            b.store_at(b.int(base), self.context, WORD * Slot.SITE_BASE)
+            self.last_base = base
+
+    def check_record(self) -> None:
+        """Leaves where the error record says that something failed."""
+        b = self.b
+        code = b.load_at(self.error, WORD * ErrorWord.CODE)
+        self.go_on_if(b.icmp("eq", code, b.int(ErrorCode.NONE)), self.fail)
+
+    def poll(self) -> None:
+        """Leaves where somebody wants the call to stop."""
+        if not self.extra:
+            self.extra.append(poll_point())
+        stop = self.b.value_of(POLL_SYMBOL, [self.context], I32)
+        self.go_on_if(self.b.icmp("eq", stop, self.b.int32(0)), self.interrupted)
+
+
+def escaped(text: str) -> str:
+    """Text of the model in a message: its braces are no places for values."""
+    return text.replace("{", "(").replace("}", ")")
+
+
+def poll_point() -> Operation:
+    """`int32 sx_poll_point(ctx)`: non-zero to stop. Asks the runtime now and then, by the time stamp counter."""
+    b = ScalarBuilder(POLL_SYMBOL, [PTR], I32)
+    (context,) = b.args
+    stop, look, old, ask = b.new_block(), b.new_block(), b.new_block(), b.new_block()
+    go_on = b.new_block()
+    flag = b.load_at(b.load_at(context, WORD * Slot.POLL_FLAG, PTR), 0, I32)
+    b.branch(b.icmp("ne", flag, b.int32(0)), stop, look)
+    b.at(look)
+    now = b.cycles()
+    passed = b.sub(now, b.load_at(context, WORD * Slot.LAST_POLL))
+    b.branch(b.icmp("ugt", passed, b.int(POLL_TICKS)), old, go_on)
+    b.at(old)
+    b.store_at(now, context, WORD * Slot.LAST_POLL)
+    poll = b.load_at(context, WORD * Slot.POLL, PTR)
+    b.branch(b.is_null(poll), go_on, ask)
+    b.at(ask)
+    b.ret(b.value_of_pointer(poll, [context], I32))
+    b.at(stop)
+    b.ret(b.int32(1))
+    b.at(go_on)
+    b.ret(b.int32(0))
+    return b.func

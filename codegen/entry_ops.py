@@ -1,0 +1,253 @@
+"""The entry's straight-line ops: kernel calls, views, constants, symbols, host operators, the return."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from xdsl.dialects.builtin import ComplexType, IntegerType, Signedness, TensorType
+from xdsl.ir import Attribute, Operation, SSAValue
+
+from ..dialects import dims, kernel, onnx
+from ..dialects.dims import Dim, ShapeAttr
+from ..dialects.dims.interval import SIZE_LIMIT
+from ..runtime.abi import WORD, ErrorCode, ErrorWord, Slot
+from ..runtime.manifest import Host
+from ..semantics.facts import Condition
+from .build import I8, I16, I32, I64, PTR, is_float
+from .entry_builder import (
+    EntryBuilder,
+    EntryError,
+    Place,
+    element_bytes,
+    escaped,
+    homes_of,
+    host_value,
+    is_object,
+    name_of,
+    node_of,
+    tensor_dims,
+)
+from .entry_sizes import ANY, bare_symbol
+
+CALLS_BETWEEN_POLLS = 8
+
+
+def call_kernel(e: EntryBuilder, op: Operation) -> None:
+    """Stores dims, inputs, outputs and scratch as the kernel's arguments and calls it."""
+    assert isinstance(op, kernel.CallOp)
+    b = e.b
+    name = op.callee.string_value()
+    info = e.kernels.get(name)
+    if info is None:
+        raise EntryError(f"no kernel @{name}")
+    homes = homes_of(op, "kernel.outputs", len(op.results))
+    results = [e.home(home, result.type) for home, result in zip(homes, op.results, strict=True)]
+    scratch = op.attributes.get("kernel.scratch")
+    words = [
+        *(e.size(dim) for dim in op.dims.data),
+        *(e.pointer(value) for value in op.operands),
+        *(place.pointer for place in results),
+        e.arena_pointer(scratch.data[0]) if isinstance(scratch, ShapeAttr) else b.null(),
+    ]
+    for word, value in enumerate(words):
+        e.store_word(word, value)
+    base = e.tables.base(name, info) if info.checks else 0
+    e.note(node_of(op), base)
+    e.called.setdefault(info.symbol)
+    status = b.value_of(info.symbol, [e.context, e.call_words], I32)
+    if info.checks:
+        e.go_on_if(b.icmp("eq", status, b.int32(0)), e.fail)
+        e.check_record()
+    e.places.update(zip(op.results, results, strict=True))
+    e.calls += 1
+    if e.calls % CALLS_BETWEEN_POLLS == 0:
+        e.poll()
+
+
+def view(e: EntryBuilder, op: Operation) -> None:
+    """The same memory."""
+    e.places[op.results[0]] = e.place(op.operands[0])
+
+
+def constant(e: EntryBuilder, op: Operation) -> None:
+    """A weight; an input that the caller may replace is where the caller says; strings come from a host."""
+    result = op.results[0]
+    if result in e.places:
+        return
+    if is_object(result.type):
+        call_host(e, op)
+    else:
+        e.places[result] = e.constant(op)
+
+
+def bind(e: EntryBuilder, op: Operation) -> None:
+    """Loads each element and binds it to its symbol, within the range that the program relies on."""
+    assert isinstance(op, dims.BindOp)
+    b = e.b
+    type_ = op.source.type
+    assert isinstance(type_, TensorType)
+    name = name_of(op.source, "a computed size")
+    for index, symbol in enumerate(op.symbols):
+        value = load_element(e, e.pointer(op.source), type_.element_type, index)
+        limit = ANY
+        if op.lower is not None and op.upper is not None:
+            low, high = op.lower.data[index], op.upper.data[index]
+            lower, upper = e.size(low), e.size(high)
+            within = b.and_(b.icmp("sge", value, lower), b.icmp("sle", value, upper))
+            message = f"'{escaped(name)}' has the value {{0}}, out of the range from {{1}} to {{2}}"
+            e.guard(within, "guard", message, [value, lower, upper], node_of(op))
+            if low.is_const and high.is_const:
+                limit = float(max(abs(low.value), abs(high.value)))
+        e.bind_symbol(symbol.data, value, limit)
+
+
+def load_element(e: EntryBuilder, pointer: SSAValue, element: Attribute, index: int) -> SSAValue:
+    """An element of a number tensor as i64; floats are cut, and what is no int64 becomes the nearest or 0."""
+    b = e.b
+    size = element_bytes(element)
+    memory = MEMORY_TYPES.get(size) if isinstance(element, IntegerType) else element
+    if memory is None or isinstance(element, ComplexType):
+        raise EntryError(f"no size comes from an element of {element}")
+    at = b.at_byte(pointer, index * size)
+    value = b.load(at, memory, size)
+    if is_float(memory):
+        return b.raw_intrinsic(f"llvm.fptosi.sat.i64.{memory}", [value], I64)
+    if size == WORD:
+        return value
+    unsigned = isinstance(element, IntegerType) and (
+        element.signedness.data == Signedness.UNSIGNED or element.width.data == 1
+    )
+    return b.cast("zext" if unsigned else "sext", value, I64)
+
+
+MEMORY_TYPES = {1: I8, 2: I16, 4: I32, 8: I64}
+
+
+def assume(e: EntryBuilder, op: Operation) -> None:
+    """A guard, where its symbols are bound."""
+    assert isinstance(op, dims.AssumeOp)
+    why = op.why.data if op.why is not None else ""
+    e.assume(op, Condition.parse(op.condition.data), why)
+
+
+def tensor_of_dims(e: EntryBuilder, op: Operation) -> None:
+    """Writes the expressions' values."""
+    assert isinstance(op, dims.TensorOp)
+    b = e.b
+    result = op.result
+    type_ = result.type
+    assert isinstance(type_, TensorType)
+    (home,) = homes_of(op, "kernel.outputs", 1)
+    place = e.home(home, type_)
+    element = type_.element_type
+    size = element_bytes(element)
+    for index, expression in enumerate(op.exprs.data):
+        number = e.size(expression)
+        if isinstance(element, IntegerType):
+            memory = MEMORY_TYPES[size]
+            value = number if size == WORD else b.cast("trunc", number, memory)
+        else:
+            value = b.cast("sitofp", number, element)
+        b.store(value, b.at_byte(place.pointer, index * size), size)
+    e.places[result] = place
+
+
+def call_host(e: EntryBuilder, op: Operation) -> None:
+    """Calls the op back: pointers and sizes of operands and results as words, new memory and symbols read back."""
+    b = e.b
+    if op.regions:
+        raise EntryError(f"{op.name} has a body, which no host operator can run")
+    operands: list[SSAValue | None] = list(op.operands)
+    if isinstance(op, (onnx.OnnxOp, onnx.PositionedOp)):
+        operands = op.formal_operands()
+    host: Host = {
+        "name": op.name.removeprefix("onnx."),
+        "node": node_of(op),
+        "inputs": [host_value(None if v is None else v.type) for v in operands],
+        "outputs": [host_value(r.type) for r in op.results],
+    }
+    homes = homes_of(op, "kernel.outputs", len(op.results)) if "kernel.outputs" in op.attributes else ["dynamic"]
+    words: list[SSAValue] = []
+    for value in operands:
+        words.append(b.int(0) if value is None else as_word(e, e.pointer(value)))
+        if value is not None and not is_object(value.type):
+            words.extend(e.size(dim) for dim in tensor_dims(value.type))
+    starts: list[int] = []
+    for home, result in zip(homes, op.results, strict=True):
+        starts.append(len(words))
+        if is_object(result.type):
+            words.append(b.int(0))
+            continue
+        known = all(e.sizes.has(dim) for dim in tensor_dims(result.type))
+        place = e.home(home, result.type) if known else None
+        if place is not None:
+            e.places[result] = place
+        words.append(b.int(0) if place is None else as_word(e, place.pointer))
+        words.extend(e.size(d) if e.sizes.has(d) else b.int(0) for d in tensor_dims(result.type))
+    block = b.words(len(words))
+    for index, word in enumerate(words):
+        b.store_at(word, block, WORD * index)
+    number = len(e.tables.hosts)
+    e.tables.hosts.append(host)
+    e.tables.hosted.append(op)
+    e.note(node_of(op), 0)
+    call = b.load_at(e.context, WORD * Slot.HOST_CALL, PTR)
+    status = b.value_of_pointer(call, [e.context, b.int(number), block], I32)
+    failed = b.new_block()
+    e.go_on_if(b.icmp("eq", status, b.int32(0)), failed)
+    on = b.block
+    b.at(failed)
+    b.store_at(b.int(ErrorCode.CALLBACK), e.error, WORD * ErrorWord.CODE)
+    b.br(e.fail)
+    b.at(on)
+    for start, result in zip(starts, op.results, strict=True):
+        read_back(e, op, block, start, result)
+
+
+def as_word(e: EntryBuilder, pointer: SSAValue) -> SSAValue:
+    """A pointer or an object's number as a word."""
+    return pointer if pointer.type == I64 else e.b.as_int(pointer)
+
+
+def read_back(e: EntryBuilder, op: Operation, block: SSAValue, start: int, result: SSAValue) -> None:
+    """What a host has set: an object's number, or a new tensor's pointer and sizes."""
+    b = e.b
+    if is_object(result.type):
+        e.places[result] = Place(b.load_at(block, WORD * start), True)
+        return
+    if result in e.places:
+        return
+    e.places[result] = Place(b.load_at(block, WORD * start, PTR), True)
+    sizes = [b.load_at(block, WORD * (start + 1 + axis)) for axis in range(len(tensor_dims(result.type)))]
+    bind_sizes(e, op, result, sizes)
+
+
+def bind_sizes(e: EntryBuilder, op: Operation, result: SSAValue, sizes: Sequence[SSAValue]) -> None:
+    """Binds the symbols of a result's axes to the sizes that it turned out to have, and checks the other axes."""
+    b = e.b
+    known: list[tuple[int, Dim]] = []
+    for axis, dim in enumerate(tensor_dims(result.type)):
+        symbol = bare_symbol(dim)
+        if symbol is None or e.sizes.has(dim):
+            known.append((axis, dim))
+            continue
+        message = f"axis {axis} of '{escaped(name_of(result, op.name))}' has size {{0}}, out of the range of sizes"
+        e.guard(b.icmp("ult", sizes[axis], b.int(SIZE_LIMIT)), "guard", message, [sizes[axis]], node_of(op))
+        e.bind_symbol(symbol, sizes[axis])
+    for axis, dim in known:
+        message = f"axis {axis} of '{escaped(name_of(result, op.name))}' has size {{0}}, expected {{1}} = {dim}"
+        expected = e.size(dim)
+        e.guard(b.icmp("eq", sizes[axis], expected), "guard", message, [sizes[axis], expected], node_of(op))
+
+
+def finish(e: EntryBuilder, op: Operation) -> None:
+    """Copies results that were made elsewhere into their outputs, and returns 0."""
+    b = e.b
+    for index, value in enumerate(op.operands):
+        place = e.place(value)
+        if is_object(value.type):
+            b.store_at(place.pointer, e.args, WORD * (e.first_output + index))
+        elif place.home != f"output:{index}":
+            target = e.outputs[index] if index in e.outputs else e.output_pointer(index)
+            e.copy(target, place.pointer, e.bytes_of(value))
+    b.ret(b.int32(0))

@@ -1,0 +1,90 @@
+"""Operators that are called back from native code: their operands as arrays, their results into its memory."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Sequence
+from typing import Any, cast
+
+import numpy as np
+
+from .arrays import Array, address_of, dtype_of
+from .context import Context
+from .errors import CompilerBug
+from .manifest import ABSENT, OBJECT_TYPES, Host, HostValue
+
+HostFunction = Callable[..., object]
+"""Takes the operands (arrays; Python objects for strings and sequences; None for an absent one) and gives the result,
+or a sequence of them where there is more than one. Arrays are only valid during the call."""
+
+
+class Hosted:
+    """One host operator of a program, by the layout that the manifest gives."""
+
+    def __init__(self, host: Host, function: HostFunction) -> None:
+        self._host = host
+        self._function = function
+        self._words = sum(1 + max(0, value["rank"]) for value in (*host["inputs"], *host["outputs"]))
+
+    def call(self, context: Context, args: int) -> None:
+        """Runs the operator on the argument words at that address. What it raises is the caller's to keep."""
+        words = (ctypes.c_int64 * self._words).from_address(args)
+        at = 0
+        operands: list[object] = []
+        for value in self._host["inputs"]:
+            rank = max(0, value["rank"])
+            operands.append(_operand(context, value, words[at], words[at + 1 : at + 1 + rank]))
+            at += 1 + rank
+        results = self._results(self._function(*operands))
+        for value, result in zip(self._host["outputs"], results):
+            rank = max(0, value["rank"])
+            if value["dtype"] in OBJECT_TYPES:
+                words[at] = context.keep(result)
+            else:
+                _deliver(context, self._host["name"], value, result, words, at)
+            at += 1 + rank
+
+    def _results(self, result: object) -> Sequence[object]:
+        count = len(self._host["outputs"])
+        if count == 1:
+            return [result]
+        results = cast("Sequence[object]", result)
+        if not isinstance(result, (list, tuple)) or len(results) != count:
+            raise CompilerBug(f"bug: host operator {self._host['name']} gave no {count} results")
+        return results
+
+
+def _operand(context: Context, value: HostValue, word: int, dims: list[int]) -> object:
+    if value["dtype"] == ABSENT:
+        return None
+    if value["dtype"] in OBJECT_TYPES:
+        return context.objects[word]
+    dtype = dtype_of(value["dtype"])
+    size = int(np.prod(dims, dtype=np.int64)) * dtype.itemsize
+    if size == 0:
+        return np.empty(dims, dtype)
+    memory = (ctypes.c_uint8 * size).from_address(word)
+    return np.ctypeslib.as_array(memory).view(dtype).reshape(dims)
+
+
+def _deliver(context: Context, name: str, value: HostValue, result: object, words: Any, at: int) -> None:
+    """Copies a result to where native code wants it, or keeps it until the call ends and says where it is."""
+    dtype, rank = dtype_of(value["dtype"]), value["rank"]
+    array: Array = np.asarray(cast("Any", result))
+    if array.dtype != dtype or len(array.shape) != rank:
+        raise CompilerBug(
+            f"bug: host operator {name} gave {array.dtype.name} of rank {len(array.shape)}, expected {value['dtype']}"
+            f" of rank {rank}"
+        )
+    dims = tuple(words[at + 1 : at + 1 + rank])
+    if words[at] == 0:
+        kept = np.array(array, order="C", copy=True)
+        context.made.append(kept)
+        words[at] = address_of(kept)
+        for axis, size in enumerate(kept.shape):
+            words[at + 1 + axis] = size
+    elif array.shape != dims:
+        raise CompilerBug(f"bug: host operator {name} gave the sizes {array.shape}, expected {dims}")
+    elif array.nbytes:
+        source = np.ascontiguousarray(array)
+        ctypes.memmove(words[at], address_of(source), source.nbytes)
