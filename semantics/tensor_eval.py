@@ -9,11 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from fractions import Fraction
+from math import inf, isfinite
 from typing import Any
 
 import ml_dtypes
 import numpy as np
-from xdsl.dialects import arith, func, linalg, math, scf, tensor
+from xdsl.dialects import arith, func, math, scf, tensor
 from xdsl.dialects.builtin import (
     DYNAMIC_INDEX,
     BFloat16Type,
@@ -27,7 +29,8 @@ from xdsl.dialects.builtin import (
     IntegerType,
     TensorType,
 )
-from xdsl.dialects.linalg import IteratorType
+from xdsl.dialects.linalg import ops as linalg
+from xdsl.dialects.linalg.attrs import IteratorType
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 from xdsl.ir.affine import AffineConstantExpr, AffineDimExpr, AffineMap
 
@@ -82,7 +85,7 @@ def evaluate(function: func.FuncOp, dims: Sequence[int], inputs: Sequence[Array]
     sizes, arrays = iter(dims), iter(inputs)
     for argument in function.body.block.args:
         if isinstance(argument.type, TensorType):
-            array = np.ascontiguousarray(next(arrays))
+            array = np.asarray(next(arrays), order="C")
             env[argument] = array.view(numpy_type(argument.type.element_type)).reshape(array.shape)
         else:
             env[argument] = np.asarray(next(sizes), np.int64)
@@ -133,7 +136,11 @@ def _constant(op: arith.ConstantOp, env: Env, binding: Mapping[str, int] | None 
         env[op.result] = flat.reshape(shape) if flat.size == np.prod(shape) else np.broadcast_to(flat, shape)
     elif isinstance(value, IntegerAttr):
         number = value.value.data
-        if isinstance(value.type, IntegerType) and value.type.width.data > 1 and number >= 1 << value.type.width.data - 1:
+        if (
+            isinstance(value.type, IntegerType)
+            and value.type.width.data > 1
+            and number >= 1 << value.type.width.data - 1
+        ):
             number -= 1 << value.type.width.data
         env[op.result] = np.asarray(number, numpy_type(op.result.type))
     else:
@@ -157,7 +164,7 @@ def _template(op: kernel.TemplateOp, env: Env, binding: Mapping[str, int]) -> No
     for result, output, value in zip(op.results_, outputs, values, strict=True):
         if value.shape != output.shape:
             raise StrayAccess(f"{op.template.data} gives {value.shape} for {output.shape}")
-        env[result] = np.ascontiguousarray(value).astype(output.dtype, copy=False)
+        env[result] = np.asarray(value).astype(output.dtype)
 
 
 def _generic(op: linalg.GenericOp, env: Env, binding: Mapping[str, int]) -> None:
@@ -237,7 +244,7 @@ def _store(
         value = _COMBINATIONS[type(combine)](value, gone)
     left = [k for k in range(len(reduced)) if k in loops]
     value = np.transpose(value, [left.index(k) for k in loops])
-    place = result[tuple(_output_index(r, rows) for r in map_.results)]
+    place = result[(*(_output_index(r, rows) for r in map_.results), ...)]
     if combine is None:
         place[...] = value
     else:
@@ -435,8 +442,9 @@ def _compare_integers(op: arith.CmpiOp, a: Array, b: Array) -> Array:
 
 
 def _compare_floats(op: arith.CmpfOp, a: Array, b: Array) -> Array:
-    """Predicates as bits: 1 equal, 2 greater, 4 less, 8 unordered."""
-    predicate = op.predicate.value.data
+    """Predicates as bits: 1 equal, 2 greater, 4 less, 8 unordered; MLIR has `ord` and `uno` last in their halves."""
+    number = op.predicate.value.data
+    predicate = number if number < 8 else 8 if number == 14 else 15 if number == 15 else number + 1
     total = np.zeros(np.broadcast_shapes(a.shape, b.shape), bool)
     for bit, holds in ((1, a == b), (2, a > b), (4, a < b), (8, np.isnan(a) | np.isnan(b))):
         if predicate & bit:
@@ -445,24 +453,24 @@ def _compare_floats(op: arith.CmpfOp, a: Array, b: Array) -> Array:
 
 
 def _fma(op: Operation, a: Array, b: Array, c: Array) -> Array:
-    """Rounded once for f32 up to double rounding; for f64 by an exact product in two parts."""
-    if a.dtype == np.float64:
-        high, low = _two_product(a, b)
-        total = high + c
-        back = total - high
-        rest = (high - (total - back)) + (c - back)
-        exact = total + (rest + low)
-        return np.where(np.isfinite(exact), exact, a * b + c)
-    return (a.astype(np.float64) * b.astype(np.float64) + c.astype(np.float64)).astype(a.dtype)
+    """a * b + c rounded once, for f32 up to double rounding; in f64 where it matters by exact fractions."""
+    plain = a.astype(np.float64) * b + c
+    if a.dtype != np.float64:
+        return plain.astype(a.dtype)
+    operands = [np.ravel(v) for v in np.broadcast_arrays(a, b, c)]
+    fused = [_exact_fma(*map(float, at)) for at in zip(*operands)]
+    return np.array(fused, np.float64).reshape(plain.shape)
 
 
-def _two_product(a: Array, b: Array) -> tuple[Array, Array]:
-    """a * b as rounded product and error (Dekker)."""
-    split = 134217729.0
-    ah, bh = a * split - (a * split - a), b * split - (b * split - b)
-    al, bl = a - ah, b - bh
-    high = a * b
-    return high, ((ah * bh - high) + ah * bl + al * bh) + al * bl
+def _exact_fma(a: float, b: float, c: float) -> float:
+    product = a * b
+    if not (isfinite(a) and isfinite(b) and isfinite(c)) or not (product or a == 0 or b == 0):
+        return product + c
+    exact = Fraction(a) * Fraction(b) + Fraction(c)
+    try:
+        return float(exact) if exact else product + c
+    except OverflowError:
+        return inf if exact > 0 else -inf
 
 
 def _shift(function: Callable[..., Any]) -> Callable[..., Any]:

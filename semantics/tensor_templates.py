@@ -22,7 +22,11 @@ _BY_NAME = {name.lower(): (domain, name) for domain, name in REFERENCE}
 
 
 def run_template(
-    op: kernel.TemplateOp, inputs: Sequence[Array], outputs: Sequence[Array], types: Sequence[np.dtype[Any]], binding: Binding
+    op: kernel.TemplateOp,
+    inputs: Sequence[Array],
+    outputs: Sequence[Array],
+    types: Sequence[np.dtype[Any]],
+    binding: Binding,
 ) -> list[Array]:
     """The template's own results, in the given types; of an accumulating template the sums before its epilogue."""
     name, config = op.template.data, dict(op.config.data)
@@ -83,7 +87,9 @@ def _by_reference(
     assert isinstance(kinds, ArrayAttr)
     operands: list[Array | None] = [None] * (max(present) + 1)
     for at, array, kind in zip(present, inputs, kinds, strict=True):
-        operands[at] = array.view(numpy_dtype(kind)) if array.ndim else array.reshape(1).view(numpy_dtype(kind))[0:1].reshape(())
+        operands[at] = (
+            array.view(numpy_dtype(kind)) if array.ndim else array.reshape(1).view(numpy_dtype(kind))[0:1].reshape(())
+        )
     attributes = {key: plain(value) for key, value in config.items() if key not in _OWN}
     found = REFERENCE[_BY_NAME[name]](operands, attributes, max(wanted) + 1)
     return [np.asarray(found[k]).view(t).reshape(o.shape) for k, t, o in zip(wanted, types, outputs, strict=True)]

@@ -37,6 +37,7 @@ RULES: dict[type[onnx.OnnxOp], Rule] = {
 }
 """How each operator becomes lazy tensors."""
 
+
 def lower_to_tensor(kernel: func.FuncOp) -> func.FuncOp:
     """The tensor-level form of a kernel function that holds onnx ops; the kernel itself stays as it is.
 

@@ -14,6 +14,7 @@ from .graph import Literal, Node, Scalar, pointwise
 from .operators import Operands, Rule
 from .scalars import INDEX, Scalars
 
+
 def folded(name: str) -> Rule:
     """A variadic operator as a chain of one binary method of `Scalars`."""
 
@@ -136,15 +137,16 @@ def _float_rest(s: Scalars, a: SSAValue, b: SSAValue, t: Element) -> SSAValue:
 
     In f64, by steps `r -= q * b` with q the quotient cut to 26 digits.  Such a difference is exact: it is below
     r * 2**-25 and a multiple of r * 2**-78.  A step takes 25 digits off the quotient, which has 277 at most for f32
-    and 2098 for f64; there a first pass divides by b * 2**1000 where the quotient would not be finite.
+    and 2098 for f64; there, where a quotient would not be finite, multiples of b * 2**1100 and b * 2**1000 go first.
     """
     wide = a.type != F64.ir
     x, y = (s.convert("extf", v, F64) if wide else v for v in (a, b))
     rest, by = s.abs(x, F64), s.abs(y, F64)
     if not wide:
-        infinite = s.compare("eq", s.divf(rest, by), s.constant(float("inf"), F64), F64)
-        scaled = s.mul(by, s.constant(2.0**1000, F64), F64)
-        rest = _cut_down(s, rest, s.select(infinite, scaled, by), 46)
+        large = s.mul(by, s.constant(2.0**1000, F64), F64)
+        for scaled, below in ((s.mul(large, s.constant(2.0**100, F64), F64), large), (large, by)):
+            infinite = s.compare("eq", s.divf(rest, below), s.constant(float("inf"), F64), F64)
+            rest = _cut_down(s, rest, s.select(infinite, scaled, below), 46)
     rest = _cut_down(s, rest, by, 12 if wide else 46)
     rest = s.select(s.compare("lt", rest, s.constant(0.0, F64), F64), s.add(rest, by, F64), rest)
     signed = s.float_binary(math.CopySignOp, rest, x)

@@ -142,9 +142,7 @@ class Body:
 
     # Branches
 
-    def branch(
-        self, condition: SSAValue, then: Callable[[], SSAValue], otherwise: Callable[[], SSAValue]
-    ) -> SSAValue:
+    def branch(self, condition: SSAValue, then: Callable[[], SSAValue], otherwise: Callable[[], SSAValue]) -> SSAValue:
         """A value by `scf.if`; each side reads memory only where it is taken."""
         regions: list[Region] = []
         type_: Attribute | None = None
@@ -412,4 +410,3 @@ def _nested(strides: Mapping[Dim, tuple[str, Dim]], total: Dim) -> tuple[tuple[D
 
 def _is_size(dim: Dim) -> bool:
     return all(c > 0 for c, _ in dim.terms)
-

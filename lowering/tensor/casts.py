@@ -1,6 +1,7 @@
 """Conversion between element types, and linear quantization.
 
-A float outside the range of an integer type saturates and NaN is 0; an integer is cut to the bits of a narrower one.
+A float outside the range of an integer type saturates (to int32 for a narrower type, of which the high bits are then
+lost, as the standard's own tests have it) and NaN is 0; an integer is cut to the bits of a narrower one.
 """
 
 from __future__ import annotations
@@ -29,6 +30,8 @@ def convert(s: Scalars, x: SSAValue, source: Element, to: Element) -> SSAValue:
     if t.is_float:
         if w.is_float:
             return s.convert("extf" if t.bits < w.bits else "truncf", x, w)
+        if w.bits < 32:
+            return s.convert("trunci", s.convert("fptosi", x, I32), w)
         return s.convert("fptosi" if w.kind == "i" else "fptoui", x, w)
     if w.is_float:
         return s.convert("sitofp" if t.kind == "i" else "uitofp", x, w)
@@ -129,9 +132,7 @@ def dynamic_quantize_linear(o: Operands) -> list[Node]:
     axes, zero = range(len(x.dims)), scalar_literal(0.0, F32)
     low = pointwise(lambda s, a, b: s.min(a, b, t), (reduced(Combine.MIN, x, axes), zero), (), F32)
     high = pointwise(lambda s, a, b: s.max(a, b, t), (reduced(Combine.MAX, x, axes), zero), (), F32)
-    scale = pointwise(
-        lambda s, a, b: s.divf(s.sub(b, a, t), s.constant(255.0, t)), (low, high), (), F32, 5
-    )
+    scale = pointwise(lambda s, a, b: s.divf(s.sub(b, a, t), s.constant(255.0, t)), (low, high), (), F32, 5)
 
     def offset(s: Scalars, least: SSAValue, by: SSAValue) -> SSAValue:
         exact = s.sub(s.constant(0.0, t), s.divf(least, by), t)

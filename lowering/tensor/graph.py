@@ -199,9 +199,7 @@ def _scaled(at: Dim, size: Dim, to: Dim) -> Dim:
 # Building blocks
 
 
-def pointwise(
-    function: Scalar, inputs: Sequence[Node], dims: Dims, element: Element, cost: float = 1
-) -> Pointwise:
+def pointwise(function: Scalar, inputs: Sequence[Node], dims: Dims, element: Element, cost: float = 1) -> Pointwise:
     return Pointwise(dims, element, tuple(inputs), function, cost=cost)
 
 

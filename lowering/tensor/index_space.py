@@ -84,7 +84,11 @@ class IndexSpace:
             return self._bounds.get(atom.name)
         if atom.kind == "mod" and not atom.symbols.isdisjoint(self._bounds):
             return atom.args[1]
-        if atom.kind == "floordiv" and not atom.symbols.isdisjoint(self._bounds) and self.is_negative_free(atom.args[0]):
+        if (
+            atom.kind == "floordiv"
+            and not atom.symbols.isdisjoint(self._bounds)
+            and self.is_negative_free(atom.args[0])
+        ):
             most = self._least_value(-atom.args[0])
             return None if most is None else (-most) // atom.args[1] + 1
         return None

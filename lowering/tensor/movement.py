@@ -155,9 +155,7 @@ def concatenated(parts: Sequence[Node], axis: int, dims: Dims) -> Node:
             return within(body, index, low, middle)
         if here is False:
             return within(body, index, middle, high)
-        return body.branch(
-            here, lambda: within(body, index, low, middle), lambda: within(body, index, middle, high)
-        )
+        return body.branch(here, lambda: within(body, index, low, middle), lambda: within(body, index, middle, high))
 
     sources = tuple((p, Use.ONCE) for p in parts)
     return Computed(dims, parts[0].element, sources, lambda body, index: within(body, index, 0, len(parts)), cost=1)
@@ -206,9 +204,7 @@ def padded(source: Node, dims: Dims, before: Sequence[Dim], value: Node, after: 
             if before[axis] is ZERO and dims[axis] is size:
                 continue
             conditions.extend(body.inside(at, size))
-        return body.guarded(
-            conditions, lambda: body.read(source, moved), lambda: body.read(value, value_index)
-        )
+        return body.guarded(conditions, lambda: body.read(source, moved), lambda: body.read(value, value_index))
 
     return Computed(dims, source.element, ((source, Use.ONCE), (value, Use.MANY)), formula, cost=2)
 

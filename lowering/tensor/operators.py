@@ -49,8 +49,9 @@ class Operands:
         return [self._node_of(v) for v in self.op.operands]
 
     def attr(self, name: str) -> Any:
-        """An attribute, or the schema's default."""
-        return onnx.attr(self.op, name)
+        """An attribute, or the schema's default. Floats are float32 in a file: 0.01 means its nearest float32."""
+        value = onnx.attr(self.op, name)
+        return float(np.float32(value)) if isinstance(value, float) else value
 
     def dims(self, index: int = 0) -> Dims:
         """The dims of a result, as inference has them."""

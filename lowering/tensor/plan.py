@@ -51,6 +51,11 @@ def is_stored(node: Node) -> bool:
     return isinstance(node, (Leaf, Literal, Sizes))
 
 
+def is_tensor(node: Node) -> bool:
+    """Whether there is a tensor of it without any root."""
+    return isinstance(node, (Leaf, Literal))
+
+
 def is_boundary(node: Node) -> bool:
     """Whether it can only be a root: its elements are not a formula of an index."""
     return isinstance(node, (Reduce, Template, TemplateResult))
@@ -82,19 +87,16 @@ class Plan:
     def __post_init__(self) -> None:
         self.order = in_order(self.results)
         self.roots: set[Node] = {n for n in self.order if isinstance(n, (Reduce, Template))}
-        self.roots.update(r for r in self.results if not isinstance(r, TemplateResult))
+        self.roots.update(r for r in self.results if not is_tensor(r) and not isinstance(r, TemplateResult))
         self.roots.update(n for n in self.extra if n in set(self.order))
         for node in self.order:
             if isinstance(node, Template):
-                self.roots.update(i for i in map(self.behind_views, node.inputs) if not is_stored_tensor(i))
+                self.roots.update(i for i in node.inputs if not is_tensor(i))
         self.groups = self._grouped()
         chosen = self._worth_keeping()
         if chosen:
             self.roots.update(chosen)
             self.groups = self._grouped()
-
-    def behind_views(self, node: Node) -> Node:
-        return node
 
     @cached_property
     def costs(self) -> dict[Node, float]:
@@ -117,7 +119,11 @@ class Plan:
         for node in reversed(self.order):
             if node in self.roots:
                 users[node] = {group_of[node]}
-            elif not is_stored(node) and not isinstance(node, TemplateResult) and self._is_worth_keeping(node, users, often):
+            elif (
+                not is_stored(node)
+                and not isinstance(node, TemplateResult)
+                and self._is_worth_keeping(node, users, often)
+            ):
                 chosen.append(node)
                 users[node] = set()  # its own group, in which what it reads is used once
             if isinstance(node, Template):
@@ -145,7 +151,7 @@ class Plan:
         group_of: dict[Node, Group] = {}
         groups: list[Group] = []
         for root in self.order:
-            if root not in self.roots or is_stored(root):
+            if root not in self.roots:
                 continue
             group = self._join(root, groups, group_of)
             group_of[root] = group
@@ -225,10 +231,6 @@ class Plan:
                     seen.add((source, here))
                     stack.append((source, here))
         return {n: a for n, a in needed.items() if not is_stored(n)}
-
-
-def is_stored_tensor(node: Node) -> bool:
-    return isinstance(node, Leaf)
 
 
 def _loads(node: Node) -> int:

@@ -270,9 +270,7 @@ def scaled(normal: Node, scale: Node, bias: Node | None, element: Element) -> No
     )
     if bias is None:
         return product
-    return pointwise(
-        lambda s, a, b: s.add(a, convert(s, b, bias.element, t), t), (product, bias), normal.dims, element
-    )
+    return pointwise(lambda s, a, b: s.add(a, convert(s, b, bias.element, t), t), (product, bias), normal.dims, element)
 
 
 def rms_normalization(o: Operands) -> list[Node]:

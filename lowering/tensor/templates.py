@@ -118,7 +118,11 @@ def _times(s: Scalars, v: SSAValue, factor: float, t: Element) -> SSAValue:
 
 
 def resolved_pads(
-    auto_pad: str, pads: Sequence[int] | None, dims: Dims, kernel: Sequence[Dim], strides: Sequence[int],
+    auto_pad: str,
+    pads: Sequence[int] | None,
+    dims: Dims,
+    kernel: Sequence[Dim],
+    strides: Sequence[int],
     dilations: Sequence[int],
 ) -> list[Dim]:
     """The pads (all begins, then all ends) that `auto_pad` or the attribute give, in the kernel's symbols."""
