@@ -52,10 +52,7 @@ def explain(module: ModuleOp) -> dict[str, Any]:
         "functions": explain_functions(module),
         "refused": list(explain_refusals(module, main)),
         "hosted": hosted,
-        "guards": [
-            {"condition": str(op.condition.data), "why": str(op.why.data) if op.why else ""}
-            for op in guards
-        ],
+        "guards": [{"condition": str(op.condition.data), "why": str(op.why.data) if op.why else ""} for op in guards],
     }
     arena = main.attributes.get("kernel.arena")
     if isinstance(arena, ShapeAttr):

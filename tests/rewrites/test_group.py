@@ -1,0 +1,136 @@
+"""Fusion: what joins, what does not and for which reason, and the calls that come of it."""
+
+from __future__ import annotations
+
+import pytest
+from sardonyx.dialects import kernel
+from sardonyx.rewrites.outline import native_everywhere, outline
+from sardonyx.tools.explain import explain, main_of
+from xdsl.dialects.builtin import ModuleOp
+
+from sardonyx.testing import parse
+
+ROWS = 'tensor<?x8xf32, #dims.shape<"N, 8">>'
+WIDE = 'tensor<?x16xf32, #dims.shape<"N, 16">>'
+
+
+def outlined(body: str, *, fuse: bool = True) -> ModuleOp:
+    module = parse(body)
+    module.verify()
+    outline(module, native_everywhere, fuse=fuse)
+    module.verify()
+    return module
+
+
+def calls(module: ModuleOp) -> list[str]:
+    return [op.callee.string_value() for op in main_of(module).walk() if isinstance(op, kernel.CallOp)]
+
+
+MATMUL_RELU = f"""
+func.func @main(%x: {WIDE}, %w: tensor<16x8xf32>, %b: tensor<8xf32>) -> {ROWS} {{
+  %m = onnx.MatMul(%x, %w) : ({WIDE}, tensor<16x8xf32>) -> {ROWS}
+  %a = onnx.Add(%m, %b) : ({ROWS}, tensor<8xf32>) -> {ROWS}
+  %r = onnx.Relu(%a) : ({ROWS}) -> {ROWS}
+  func.return %r : {ROWS}
+}}
+"""
+
+
+def test_pointwise_operators_join_the_epilogue() -> None:
+    assert calls(outlined(MATMUL_RELU)) == ["matmul_add_relu_0"]
+
+
+def test_without_fusion_each_operator_is_a_kernel() -> None:
+    assert calls(outlined(MATMUL_RELU, fuse=False)) == ["matmul_0", "add_0", "relu_0"]
+
+
+def test_a_product_needed_elsewhere_keeps_its_epilogue_apart() -> None:
+    module = outlined(f"""
+func.func @main(%x: {WIDE}, %w: tensor<16x8xf32>) -> ({ROWS}, {ROWS}) {{
+  %m = onnx.MatMul(%x, %w) : ({WIDE}, tensor<16x8xf32>) -> {ROWS}
+  %r = onnx.Relu(%m) : ({ROWS}) -> {ROWS}
+  func.return %m, %r : {ROWS}, {ROWS}
+}}
+""")
+    assert calls(module) == ["matmul_0", "relu_0"]
+    assert [r["reason"] for r in explain(module)["refused"]] == ["users"]
+
+
+def test_a_decomposed_softmax_is_one_kernel() -> None:
+    one = 'tensor<?x1xf32, #dims.shape<"N, 1">>'
+    module = outlined(f"""
+func.func @main(%x: {ROWS}) -> {ROWS} {{
+  %axes = onnx.Constant() {{value = dense<1> : tensor<1xi64>}} : () -> tensor<1xi64>
+  %m = onnx.ReduceMax(%x, %axes) : ({ROWS}, tensor<1xi64>) -> {one}
+  %d = onnx.Sub(%x, %m) : ({ROWS}, {one}) -> {ROWS}
+  %e = onnx.Exp(%d) : ({ROWS}) -> {ROWS}
+  %s = onnx.ReduceSum(%e, %axes) : ({ROWS}, tensor<1xi64>) -> {one}
+  %y = onnx.Div(%e, %s) : ({ROWS}, {one}) -> {ROWS}
+  func.return %y : {ROWS}
+}}
+""")
+    assert len(calls(module)) == 1
+
+
+def test_a_third_kernel_between_two_keeps_them_apart() -> None:
+    square = "tensor<8x8xf32>"
+    module = outlined(f"""
+func.func @main(%x: {square}) -> {square} {{
+  %a = onnx.Relu(%x) : ({square}) -> {square}
+  %m = onnx.MatMul(%a, %a) : ({square}, {square}) -> {square}
+  %t = onnx.MatMul(%m, %a) : ({square}, {square}) -> {square}
+  %y = onnx.Add(%t, %a) : ({square}, {square}) -> {square}
+  func.return %y : {square}
+}}
+""")
+    assert calls(module) == ["relu_0", "matmul_0", "matmul_add_0"]
+
+
+def test_equal_layers_share_a_function() -> None:
+    module = outlined(f"""
+func.func @main(%x: {ROWS}, %v: tensor<8x8xf32>, %w: tensor<8x8xf32>) -> {ROWS} {{
+  %a = onnx.MatMul(%x, %v) : ({ROWS}, tensor<8x8xf32>) -> {ROWS}
+  %b = onnx.MatMul(%a, %w) : ({ROWS}, tensor<8x8xf32>) -> {ROWS}
+  func.return %b : {ROWS}
+}}
+""")
+    assert calls(module) == ["matmul_0", "matmul_0"]
+
+
+@pytest.mark.parametrize(
+    ("change", "into"),
+    [
+        ("onnx.Relu", "onnx.Abs"),
+        ("tensor<8xf32>) -> {ROWS}", "tensor<1xf32>) -> {ROWS}"),
+        ("f32", "f64"),
+        ('"N, 8"', '"8*N, 8"'),
+    ],
+)
+def test_kernels_that_differ_in_one_field_are_two(change: str, into: str) -> None:
+    def key(text: str) -> str:
+        module = outlined(text)
+        (function,) = [f for f in module.body.block.ops if "kernel.key" in f.attributes]
+        return str(function.attributes["kernel.key"])
+
+    bias = "%b: tensor<8xf32>"
+    other = MATMUL_RELU.replace(change.replace("{ROWS}", ROWS), into.replace("{ROWS}", ROWS))
+    if "tensor<1xf32>" in into:
+        other = other.replace(bias, "%b: tensor<1xf32>")
+    if '"8*N' in into:
+        other = other.replace('"N, 16"', '"8*N, 16"')
+    assert other != MATMUL_RELU
+    assert key(other) != key(MATMUL_RELU)
+
+
+def test_a_view_at_the_border_needs_no_kernel() -> None:
+    flat = 'tensor<?xf32, #dims.shape<"8*N">>'
+    module = outlined(f"""
+func.func @main(%x: {ROWS}, %w: tensor<8x8xf32>) -> {flat} {{
+  %s = onnx.Constant() {{value = dense<-1> : tensor<1xi64>}} : () -> tensor<1xi64>
+  %m = onnx.MatMul(%x, %w) : ({ROWS}, tensor<8x8xf32>) -> {ROWS}
+  %y = onnx.Reshape(%m, %s) : ({ROWS}, tensor<1xi64>) -> {flat}
+  func.return %y : {flat}
+}}
+""")
+    assert calls(module) == ["matmul_0"]
+    assert any(isinstance(op, kernel.ViewOp) for op in main_of(module).walk())
