@@ -32,7 +32,7 @@ from .body import Body
 from .element_kinds import Element
 from .graph import Combine, Leaf, Literal, Node, Reduce, Template, TemplateResult, View
 from .index_space import Index, IndexSpace
-from .plan import Group, Plan
+from .plan import Group, Plan, is_reinterpreted
 from .scalars import INDEX, Scalars, constant_attribute
 
 _PARALLEL, _REDUCTION = IteratorTypeAttr.parallel(), IteratorTypeAttr.reduction()
@@ -148,15 +148,6 @@ class Emitter:
         if dims != node.dims:
             value = self.view(value, node.dims)
         self.leaves[node] = Leaf(node.dims, node.element, value)
-
-
-def is_reinterpreted(view: View) -> bool:
-    """Whether a view has its source's elements in the same order: other dims, no other place for any element."""
-    loops = {f"i{k}": d for k, d in enumerate(view.dims) if d is not ONE}
-    space = IndexSpace(loops)
-    index = tuple(Dim.symbol(f"i{k}") if d is not ONE else ZERO for k, d in enumerate(view.dims))
-    inner = view.index_map(space, index)
-    return space.linearize(inner, view.source.dims) is space.linearize(index, view.dims)
 
 
 def _check_counts(body: Body) -> None:

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 
-from ...dialects.dims.expression import ONE
-from .graph import Dims, Leaf, Literal, Node, Pointwise, Reduce, Sizes, Template, TemplateResult, Use, View
+from ...dialects.dims import Dim
+from ...dialects.dims.expression import ONE, ZERO
+from .graph import Dims, Leaf, Literal, Node, Reduce, Sizes, Template, TemplateResult, Use, View
+from .index_space import IndexSpace, product
 
 LOAD = 1.0
 COSTLY = 4.0
@@ -61,6 +62,24 @@ def is_boundary(node: Node) -> bool:
     return isinstance(node, (Reduce, Template, TemplateResult))
 
 
+def kept_node(node: Node) -> Node:
+    """The node whose tensor also serves for this one: what is behind views that only change the dims."""
+    while isinstance(node, View) and is_reinterpreted(node):
+        node = node.source
+    return node
+
+
+def is_reinterpreted(view: View) -> bool:
+    """Whether a view has its source's elements in the same order: other dims, no other place for any element."""
+    if product(view.dims) is not product(view.source.dims):
+        return False
+    loops = {f"i{k}": d for k, d in enumerate(view.dims) if d is not ONE}
+    space = IndexSpace(loops)
+    index = tuple(Dim.symbol(f"i{k}") if d is not ONE else ZERO for k, d in enumerate(view.dims))
+    inner = view.index_map(space, index)
+    return space.linearize(inner, view.source.dims) is space.linearize(index, view.dims)
+
+
 def in_order(results: Iterable[Node]) -> list[Node]:
     """All nodes that the results need, each after those that it reads."""
     order: list[Node] = []
@@ -87,63 +106,67 @@ class Plan:
     def __post_init__(self) -> None:
         self.order = in_order(self.results)
         self.roots: set[Node] = {n for n in self.order if isinstance(n, (Reduce, Template))}
-        self.roots.update(r for r in self.results if not is_tensor(r) and not isinstance(r, TemplateResult))
-        self.roots.update(n for n in self.extra if n in set(self.order))
+        wanted = [*self.results, *self.extra]
         for node in self.order:
             if isinstance(node, Template):
-                self.roots.update(i for i in node.inputs if not is_tensor(i))
+                wanted.extend(node.inputs)
+        for node in map(kept_node, wanted):
+            if not is_tensor(node) and not isinstance(node, TemplateResult):
+                self.roots.add(node)
+        self._keep_what_is_repeated()
         self.groups = self._grouped()
-        chosen = self._worth_keeping()
-        if chosen:
-            self.roots.update(chosen)
-            self.groups = self._grouped()
+        self._keep_what_is_shared()
+        self.groups = self._grouped()
 
-    @cached_property
-    def costs(self) -> dict[Node, float]:
-        """The cost of one element of each node, with all that is inlined, where no further root is chosen."""
+    def _inlining_costs(self) -> dict[Node, float]:
+        """The cost of one element of each node, with all that is inlined into it."""
         costs: dict[Node, float] = {}
         for node in self.order:
             if is_boundary(node) or is_stored(node):
-                costs[node] = LOAD if not isinstance(node, (Literal, Sizes)) else 0
+                costs[node] = 0 if isinstance(node, (Literal, Sizes)) else LOAD
             else:
                 own = node.cost + sum(LOAD if s in self.roots else costs[s] for s, _ in node.reads())
                 costs[node] = min(own, 1e6)
         return costs
 
-    def _worth_keeping(self) -> list[Node]:
-        """Values that are cheaper to keep than to compute again: used by several groups, or often by one."""
+    def _keep_what_is_repeated(self) -> None:
+        """Makes roots of costly values that one consumer reads many times (a row's statistics, say)."""
+        repeated: set[Node] = set()
+        for node in reversed(self.order):
+            if isinstance(node, Template):
+                continue
+            for source, use in node.reads():
+                if use is Use.MANY or (isinstance(node, View) and node in repeated):
+                    repeated.add(source)
+        costs = self._inlining_costs()
+        for node in self.order:
+            own = node.cost + sum(0 if s in self.roots else costs[s] for s, _ in node.reads())
+            costs[node] = LOAD if node in self.roots else costs[node]
+            if node in repeated and self._may_keep(node):
+                work = own - sum(LOAD for s, _ in node.reads() if is_stored(s) and not isinstance(s, (Literal, Sizes)))
+                if work >= COSTLY:
+                    self.roots.add(node)
+
+    def _keep_what_is_shared(self) -> None:
+        """Makes roots of values that several groups need, where keeping them is cheaper than computing them again."""
+        costs = self._inlining_costs()
         group_of = {root: g for g in self.groups for root in g.roots}
         users: dict[Node, set[Group]] = {n: set() for n in self.order}
-        often: set[Node] = set()
         chosen: list[Node] = []
         for node in reversed(self.order):
             if node in self.roots:
                 users[node] = {group_of[node]}
-            elif (
-                not is_stored(node)
-                and not isinstance(node, TemplateResult)
-                and self._is_worth_keeping(node, users, often)
-            ):
+            elif self._may_keep(node) and costs[node] * (len(users[node]) - 1) > len(users[node]) + 2:
                 chosen.append(node)
-                users[node] = set()  # its own group, in which what it reads is used once
-            if isinstance(node, Template):
-                continue
-            for source, use in node.reads():
-                users[source] |= users[node] or {Group([node], ())}
-                if use is Use.MANY or (use is Use.ONCE and node in often and node not in self.roots):
-                    often.add(source)
-                elif node in often and node not in self.roots and node not in chosen:
-                    often.add(source)
-        return chosen
+                users[node] = {Group([node], ())}  # what it reads is used in one place
+            if not isinstance(node, Template):
+                for source, _ in node.reads():
+                    users[source] |= users[node]
+        self.roots.update(chosen)
 
-    def _is_worth_keeping(self, node: Node, users: dict[Node, set[Group]], often: set[Node]) -> bool:
-        cost = self.costs[node]
-        if isinstance(node, View):
-            return False  # what it shows is kept instead
-        if node in often and cost - LOAD * _loads(node) >= COSTLY:
-            return True
-        count = len(users[node])
-        return count > 1 and cost * (count - 1) > count + 2
+    def _may_keep(self, node: Node) -> bool:
+        """Whether a node could become a root; of a view, what it shows is kept instead."""
+        return node not in self.roots and not is_stored(node) and not is_boundary(node) and not isinstance(node, View)
 
     # Groups
 
@@ -233,11 +256,6 @@ class Plan:
         return {n: a for n, a in needed.items() if not is_stored(n)}
 
 
-def _loads(node: Node) -> int:
-    """The elements that a node reads itself, at most: what inlining costs in any case."""
-    return len(node.reads())
-
-
 def _sorted(groups: list[Group]) -> list[Group]:
     """Each group after those that it needs, else as they are."""
     done: dict[Group, None] = {}
@@ -253,4 +271,4 @@ def _sorted(groups: list[Group]) -> list[Group]:
     return list(done)
 
 
-__all__ = ["Group", "Plan", "Pointwise", "space_of"]
+__all__ = ["Group", "Plan", "is_reinterpreted", "space_of"]

@@ -312,17 +312,16 @@ def affine(normal: Node, scale: Node, bias: Node, element: Element) -> Node:
 
 def group_normalization(o: Operands) -> list[Node]:
     """Over groups of channels with all spatial axes, then scale and bias by channel."""
-    x = widened(o[0])
+    x = _stashed(o)
     n, c, *spatial = x.dims
     groups = as_dim(o.attr("num_groups"))
-    size = c // groups
-    apart = reshaped(x, (n, groups, size, *spatial))
+    apart = reshaped(x, (n, groups, c // groups, *spatial))
     axes = list(range(2, len(apart.dims)))
     difference, _, variance = centered(apart, axes)
     normal = binary("mul", difference, inverse_deviation(variance, o.attr("epsilon")))
-    together = reshaped(normal, x.dims)
+    together = converted(reshaped(normal, x.dims), o.element())
     rank = len(x.dims)
-    return [affine(together, per_channel(o[1], rank), per_channel(o[2], rank), o.element())]
+    return [scaled(together, per_channel(o[1], rank), per_channel(o[2], rank), o.element())]
 
 
 def batch_normalization(o: Operands) -> list[Node]:
