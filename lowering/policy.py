@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from math import prod as math_prod
 
-from xdsl.dialects import arith, math, scf, tensor
+from xdsl.dialects import arith, math, tensor
 from xdsl.dialects.builtin import FixedBitwidthType, IndexType, IntegerType
 from xdsl.ir import Attribute, Operation, Region
 
@@ -23,6 +24,15 @@ ACCUMULATORS = 4
 
 UNROLLED_COST = 24
 """Cycles of a body above which a reduction loop has one copy of it, not one for each accumulator."""
+
+UNROLLED_REDUCTION = 160
+"""Cycles of a straight line of code for several points of a reduction of columns."""
+
+COLUMN_TILE = 1024
+"""Columns whose sums are kept side by side."""
+
+ACCESS_CYCLES = 4
+"""Cycles to read or write a vector, taking it to be in the last cache."""
 
 PARALLEL_ITERATIONS = 64
 """Iterations of a parallel loop that are enough for any number of threads."""
@@ -72,6 +82,11 @@ def estimate(extents: Iterable[Dim]) -> int:
     return points
 
 
+def known(extents: Iterable[Dim]) -> bool:
+    """Whether all extents are numbers."""
+    return all(e.is_const for e in extents)
+
+
 def known_iterations(extents: Iterable[Dim]) -> int:
     """The iterations that are certain: a symbolic extent may be 1, so it does not count."""
     iterations = 1
@@ -113,14 +128,18 @@ def map_unroll(cost: float) -> int:
     return 2 if cost <= 8 else 1
 
 
-def column_vectors(extent: Dim, lanes: int, cost: float, registers: int) -> int:
-    """Vectors of columns side by side: enough to hide the latency of adding and to read whole cache lines."""
-    most = 8 if cost <= 8 else 2
-    most = min(most, registers // 2)
-    if extent.is_const:
-        most = min(most, -(-extent.value // lanes))
-    return max(1, most)
+def unrolled(extents: Sequence[Dim], cost: float) -> bool:
+    """Whether to add up all points of these reduced loops at once, without loops."""
+    return known(extents) and math_prod(e.value for e in extents) * cost <= UNROLLED_REDUCTION
 
 
-def is_control(op: Operation) -> bool:
-    return isinstance(op, scf.IfOp | scf.ForOp | scf.WhileOp)
+def column_tile(width: Dim, lanes: int) -> int:
+    """How many columns to add up side by side: their sums fit into the first cache, and there are some tiles."""
+    if not width.is_const:
+        return COLUMN_TILE
+    return min(COLUMN_TILE, max(-(-width.value // 8), COLUMN_TILE // 4), width.value + -width.value % lanes)
+
+
+def column_rows(cost: float) -> int:
+    """How many elements to add to a vector of sums at one visit."""
+    return max(1, min(8, round(UNROLLED_REDUCTION / max(cost, 1))))

@@ -12,13 +12,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import TypeAlias
 
 from xdsl.dialects.linalg import ops as linalg
 from xdsl.ir import SSAValue
 
-from ..dialects import kernel
-from ..dialects.dims import Dim, as_dim
+from ...dialects import kernel
+from ...dialects.dims import Dim, as_dim
 from .generics import Access, Generic, Shapes
+
+Axis: TypeAlias = tuple[int, ...]
+"""Loops that are walked through as one; the last one's index stands for all."""
 
 
 class Order(Enum):
@@ -48,6 +52,11 @@ class Stage:
     generics: list[Generic]
     reduced: tuple[bool, ...] | None = None
 
+    def trailing(self, generic: Generic) -> range:
+        """The trailing reduced loops, as numbers of one of its generics' loops."""
+        count = next((i for i, r in enumerate(reversed(self.reduced or ())) if not r), len(self.reduced or ()))
+        return range(generic.rank - count, generic.rank)
+
 
 @dataclass
 class Nest:
@@ -70,6 +79,10 @@ class Nest:
     def inner(self, generic: Generic) -> range:
         """The numbers of a generic's loops that are neither rows nor columns."""
         return range(self.rows, generic.rank - self.columns)
+
+    def is_register(self, generic: Generic, write: Access) -> bool:
+        """Whether a row has a single element of the result."""
+        return not self.pure and not self.columns and not any(axis in self.inner(generic) for axis in write.axes)
 
 
 def plan(
@@ -230,14 +243,14 @@ def _fits(nest: Nest, stage: Stage, generic: Generic, shapes: Shapes) -> bool:
 # Merging loops
 
 
-def merge_loops(loops: Sequence[int], generics: Sequence[Generic], shapes: Shapes) -> list[tuple[int, ...]]:
+def merge_loops(loops: Sequence[int], generics: Sequence[Generic], shapes: Shapes) -> list[Axis]:
     """Merges adjacent loops that every access walks through as one; loops of extent 1 vanish.
 
     Loops (d, e) are one where in all accesses a step of d is as long as all of e: the operand is contiguous over both
     or does not depend on either.
     """
     extents = generics[0].extents
-    merged: list[tuple[int, ...]] = []
+    merged: list[Axis] = []
     for loop in loops:
         if extents[loop] is as_dim(1):
             continue
@@ -267,4 +280,16 @@ def loop_stride(access: Access, loop: int, shapes: Shapes) -> Dim:
     return total
 
 
-__all__ = ["Nest", "Order", "Stage", "loop_stride", "merge_loops", "order_of", "plan"]
+def best_vector_axis(axes: Sequence[Axis], generics: Sequence[Generic], shapes: Shapes) -> int:
+    """The axis along which most operands are contiguous, results counting twice; the last of equals."""
+
+    def score(number: int) -> tuple[int, int]:
+        loop, one = axes[number][-1], as_dim(1)
+        reads = sum(loop_stride(a, loop, shapes) is one for g in generics for a in g.reads)
+        writes = sum(loop_stride(a, loop, shapes) is one for g in generics for a in g.outputs)
+        return reads + 2 * writes, number
+
+    return max(range(len(axes)), key=score)
+
+
+__all__ = ["Axis", "Nest", "Order", "Stage", "best_vector_axis", "loop_stride", "merge_loops", "order_of", "plan"]

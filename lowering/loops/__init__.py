@@ -19,15 +19,15 @@ from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from xdsl.ir.affine import AffineMap
 from xdsl.rewriter import InsertPoint, Rewriter
 
-from ..dialects import kernel
-from ..dialects.dims import Dim, ShapeAttr
-from ..dialects.target import Target
-from .body import Buffer, Splat, Storage, row_major
+from ...dialects import kernel
+from ...dialects.dims import Dim, ShapeAttr
+from ...dialects.target import Target
+from ..body import Buffer, Splat, Storage, row_major
+from ..loop_builder import INDEX, LoopBuilder, ScratchSpace, flat
+from ..template import TemplateContext, whole
 from .generics import Generic, LoweringError, dense_attribute, read_generic, shapes_of, splat_value
-from .loop_builder import INDEX, LoopBuilder, ScratchSpace, flat
 from .nest_emitter import NestEmitter
 from .nests import Nest, plan
-from .template import TemplateContext
 
 
 def lower_to_loops(func: FuncOp, target: Target) -> FuncOp:
@@ -153,7 +153,7 @@ class _KernelLowering:
         if isinstance(step, Nest):
             NestEmitter(self.builder, step, self.shapes, self.storage, self.space).run()
         else:
-            from .kernels import TEMPLATES
+            from ..kernels import TEMPLATES
 
             build = TEMPLATES.get(step.template.data)
             if build is None:
@@ -168,8 +168,6 @@ def _element(value: SSAValue) -> Attribute:
 
 
 def _count(dims: Sequence[Dim]) -> Dim:
-    from .template import whole
-
     return whole(*dims)
 
 

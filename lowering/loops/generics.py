@@ -25,8 +25,8 @@ from xdsl.dialects.linalg.attrs import IteratorType
 from xdsl.ir import Attribute, Block, BlockArgument, Operation, SSAValue
 from xdsl.ir.affine import AffineConstantExpr, AffineDimExpr, AffineMap
 
-from ..dialects import kernel
-from ..dialects.dims import Dim, ShapeAttr, as_dim
+from ...dialects import kernel
+from ...dialects.dims import Dim, ShapeAttr, as_dim
 
 
 class LoweringError(ValueError):
@@ -61,6 +61,10 @@ class Reduction:
     value: SSAValue
     kind: str
     identity: float
+
+    @property
+    def element(self) -> Attribute:
+        return self.combine.results[0].type
 
 
 _REDUCTIONS: dict[type[Operation], tuple[str, float | None]] = {
@@ -117,6 +121,13 @@ class Generic:
     @property
     def block(self) -> Block:
         return self.op.body.block
+
+    @property
+    def yielded(self) -> Sequence[SSAValue]:
+        """The body's values of the outputs."""
+        terminator = self.block.last_op
+        assert terminator is not None
+        return terminator.operands
 
     @property
     def results(self) -> Sequence[SSAValue]:

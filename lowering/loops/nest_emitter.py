@@ -1,0 +1,249 @@
+"""Emits one nest of generics: the row loops, in parallel where there is enough to do, and the stages in them."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+from xdsl.ir import Operation, SSAValue
+
+from ...dialects.dims import Dim, as_dim
+from ...dialects.target import Target
+from .. import policy
+from ..body import Buffer, Lanes, Storage, row_major, vectorizable
+from ..loop_builder import LoopBuilder, Scalar, ScratchSpace
+from .generics import Access, Generic, Shapes
+from .nests import Axis, Nest, Stage, best_vector_axis, merge_loops
+from .points import Points, Row, element_type, generic_cost
+from .stages import run_axis, run_columns, run_lanes, run_point
+
+
+@dataclass
+class NestEmitter:
+    """Emits a nest at the builder's place."""
+
+    builder: LoopBuilder
+    nest: Nest
+    shapes: Shapes
+    storage: dict[SSAValue, Storage]
+    space: ScratchSpace
+    scratch: dict[SSAValue, SSAValue] = field(default_factory=dict[SSAValue, SSAValue])
+
+    def run(self) -> None:
+        if self.nest.pure:
+            self._run_pure()
+        elif self.nest.columns:
+            self._run_columns()
+        else:
+            self._run_rows()
+
+    @property
+    def target(self) -> Target:
+        return self.builder.target
+
+    @property
+    def generics(self) -> list[Generic]:
+        return self.nest.generics
+
+    def extent(self, axis: Axis) -> Dim:
+        """The iterations of an axis of rows."""
+        return self.generics[0].extent(axis)
+
+    @cached_property
+    def cost(self) -> float:
+        """Cycles for one vector of each generic."""
+        return sum(generic_cost(g) for g in self.generics)
+
+    @cached_property
+    def row_axes(self) -> list[Axis]:
+        return merge_loops(range(self.nest.rows), self.generics, self.shapes)
+
+    @cached_property
+    def small(self) -> bool:
+        """Whether all of it is known to be too little work for threads."""
+        lanes = self.target.lanes(4)
+        work = sum(generic_cost(g) * policy.estimate(g.extents) / lanes for g in self.generics)
+        return policy.known(e for g in self.generics for e in g.extents) and work < policy.SERIAL_CYCLES
+
+    # Row loops
+
+    @contextmanager
+    def _rows(
+        self, axes: Sequence[Axis], pieces: Dim | None, cycles: float, inner: Scalar
+    ) -> Generator[tuple[Row, Scalar]]:
+        """Opens the row loops, and one over `pieces` of each row: yields the row and the piece's number.
+
+        An iteration has `inner` points of so many cycles.
+        """
+        builder = self.builder
+        extents = [*map(self.extent, axes), *([] if pieces is None else [pieces])]
+        with ExitStack() as stack:
+            count = 0 if self.small else policy.flattened_rows(extents)
+            indices: list[Scalar] = []
+            thread = None
+            if count:
+                sizes = [builder.dim(e) for e in extents[:count]]
+                grain = self._grain(policy.estimate(extents[count:]) * cycles, inner)
+                lower, upper, thread = stack.enter_context(builder.parallel(_product(builder, sizes), grain))
+                loop = stack.enter_context(builder.loop(lower, upper, nonempty=True))
+                indices += split(builder, loop.index, sizes)
+            for extent in extents[count:]:
+                indices.append(stack.enter_context(builder.loop(0, builder.dim(extent))).index)
+            row = Row({axis[-1]: Lanes(i) for axis, i in zip(axes, indices)}, thread, builder.depth)
+            yield row, 0 if pieces is None else indices[-1]
+
+    def _grain(self, cycles: float, inner: Scalar) -> Scalar:
+        builder = self.builder
+        return builder.maximum(1, builder.div(policy.parallel_grain(cycles), builder.maximum(1, inner)))
+
+    def _points(self, stage: Stage, row: Row, lanes: int) -> Points:
+        """The stage's points in a row, all results having got their places."""
+        for generic in stage.generics:
+            for write, result in zip(generic.outputs, generic.results):
+                self._give_place(stage, row, generic, write, result)
+        return Points(self.builder, self.nest, stage, row, self.storage, self.shapes, lanes)
+
+    def _map_lanes(self, generics: Sequence[Generic]) -> int:
+        bodies = [g.op.body for g in generics]
+        if not all(map(vectorizable, bodies)):
+            return 1
+        elements = [element_type(a.tensor) for g in generics for a in g.accesses]
+        return policy.map_lanes(bodies, elements, self.target)
+
+    # A pointwise nest: the loops may be ordered and merged at will
+
+    def _run_pure(self) -> None:
+        builder, stage, axes = self.builder, self.nest.stages[0], list(self.row_axes)
+        lanes = self._map_lanes(self.generics)
+        if not axes or lanes == 1:
+            with self._rows(axes, None, self.cost, 1) as (row, _):
+                run_point(self._points(stage, row, 1))
+            return
+        vector = axes.pop(best_vector_axis(axes, self.generics, self.shapes))
+        size = self.extent(vector)
+        chunk = self._chunk(axes, size, lanes)
+        pieces = None if chunk is None else (size + (chunk - 1)) // chunk
+        inner = builder.dim(size) if chunk is None else chunk
+        with self._rows(axes, pieces, self.cost / lanes, inner) as (row, piece):
+            lower, count = self._piece(size, chunk, piece)
+            run_axis(self._points(stage, row, lanes), [vector], lower, count)
+
+    def _piece(self, size: Dim, length: int | None, number: Scalar) -> tuple[Scalar, Scalar]:
+        """Start and length of one piece of an extent; None: the whole."""
+        builder = self.builder
+        if length is None:
+            return 0, builder.dim(size)
+        start = builder.mul(number, length)
+        if (size % length) is as_dim(0):
+            return start, length
+        return start, builder.minimum(length, builder.sub(builder.dim(size), start))
+
+    def _chunk(self, axes: Sequence[Axis], size: Dim, lanes: int) -> int | None:
+        """The pieces into which to cut the vector loop so that there is enough to do in parallel; None: uncut."""
+        rows = policy.known_iterations(map(self.extent, axes))
+        if self.small or rows >= policy.PARALLEL_ITERATIONS:
+            return None
+        vectors = max(1, round(policy.GRAIN_CYCLES / 4 / self.cost))
+        chunk = 1 << (vectors * lanes - 1).bit_length()
+        return None if size.is_const and size.value <= chunk else chunk
+
+    # Rows with stages
+
+    def _run_rows(self) -> None:
+        lanes = self.target.lanes(4)
+        with self._rows(self.row_axes, None, self.cost / lanes, self._inner_points()) as (row, _):
+            for stage in self.nest.stages:
+                run_lanes(self._points(stage, row, self._stage_lanes(stage)))
+
+    def _inner_points(self) -> Scalar:
+        """The points of a row, in the stage that has most."""
+        total: Scalar = 1
+        for extent in max((s.extents for s in self.nest.stages), key=policy.estimate):
+            total = self.builder.mul(total, self.builder.dim(extent))
+        return total
+
+    def _stage_lanes(self, stage: Stage) -> int:
+        reductions = [r for g in stage.generics for r in g.reductions if r is not None]
+        lanes = self._map_lanes(stage.generics)
+        return policy.reduction_lanes(reductions[0].element, self.target) if reductions and lanes > 1 else lanes
+
+    # Columns
+
+    def _run_columns(self) -> None:
+        width = self.generics[0].extents[-1]
+        lanes = self._map_lanes(self.generics)
+        tile = policy.column_tile(width, lanes)
+        pieces = (width + (tile - 1)) // tile
+        cycles = self.cost * min(tile, policy.estimate([width])) / lanes
+        with self._rows(self.row_axes, pieces, cycles, self._inner_points()) as (row, piece):
+            start, count = self._piece(width, tile, piece)
+            row = replace(row, start=start, count=count)
+            for stage in self.nest.stages:
+                run_columns(self._points(stage, row, lanes), self.space)
+
+    # What a row keeps
+
+    def _give_place(self, stage: Stage, row: Row, generic: Generic, write: Access, result: SSAValue) -> None:
+        shapes = self.shapes
+        if result in self.storage:
+            for view in shapes.views(result):
+                whole = self.storage[view]
+                assert isinstance(whole, Buffer)
+                row.local[view] = replace(whole, depth=row.depth)
+        elif self._is_read_later(stage, result) and not self.nest.is_register(generic, write):
+            for view in shapes.views(result):
+                row.local[view] = self._row_buffer(row, generic, write, view)
+
+    def _is_read_later(self, stage: Stage, result: SSAValue) -> bool:
+        """Whether another stage of the nest reads the result."""
+        readers = self.shapes.readers(result)
+        return any(_generic_of(user, self.nest) not in (None, *stage.generics) for user in readers)
+
+    def _row_buffer(self, row: Row, generic: Generic, write: Access, view: SSAValue) -> Buffer:
+        """Scratch for one row of a result, as the result itself or a view of it."""
+        builder, shapes, result = self.builder, self.shapes, self.shapes.root(view)
+        inner, tile = self.nest.inner(generic), self._tile_of(generic)
+        if result not in self.scratch:
+            size = generic.extent([a for a in write.axes if a is not None and a in inner]) * tile
+            self.scratch[result] = self.space.take(builder, element_type(result), size, row.thread)
+        # A row's own axes come first in the result and are the same in a view of it.
+        kept = len(write.axes) if view is result else shapes.shared_axes(view)
+        axes = [*write.axes[:kept], *(inner.start for _ in shapes[view][kept:])]
+        sizes = [d for d, a in zip(shapes[view], axes) if a in inner]
+        strides = iter(builder.mul(s, tile) for s in row_major(builder, [builder.dim(d) for d in sizes]))
+        column = generic.rank - 1 if self.nest.columns else None
+        by_axis = tuple(next(strides) if a in inner else int(a is not None and a == column) for a in axes)
+        return Buffer(self.scratch[result], by_axis, builder.sub(0, row.start), row.depth)
+
+    def _tile_of(self, generic: Generic) -> int:
+        """Columns that a row's scratch has room for."""
+        return policy.column_tile(generic.extents[-1], self._map_lanes(self.generics)) if self.nest.columns else 1
+
+
+def split(builder: LoopBuilder, index: Scalar, sizes: Sequence[Scalar]) -> list[Scalar]:
+    """The row-major indices of a flat index."""
+    indices: list[Scalar] = []
+    for size in reversed(sizes[1:]):
+        indices.append(builder.mod(index, size))
+        index = builder.div(index, size)
+    return [index, *reversed(indices)]
+
+
+def _product(builder: LoopBuilder, sizes: Sequence[Scalar]) -> Scalar:
+    total: Scalar = 1
+    for size in sizes:
+        total = builder.mul(total, size)
+    return total
+
+
+def _generic_of(user: Operation, nest: Nest) -> Generic | None:
+    """The generic of the nest that contains the user."""
+    op: Operation | None = user
+    while op is not None:
+        for generic in nest.generics:
+            if generic.op is op:
+                return generic
+        op = op.parent_op()
+    return None

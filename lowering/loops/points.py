@@ -1,0 +1,181 @@
+"""Evaluates the generics of a stage at one point: reads, bodies, stores, and what reductions add up."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from xdsl.dialects.builtin import TensorType
+from xdsl.ir import Attribute, SSAValue
+
+from ...dialects.dims import Dim
+from .. import policy
+from ..body import BodyEmitter, Buffer, Lanes, Storage, Value, select
+from ..loop_builder import LoopBuilder, Scalar
+from .generics import Access, Generic, LoweringError, Reduction, Shapes
+from .nests import Axis, Nest, Stage
+from .vector_loop import Point
+
+
+@dataclass
+class Row:
+    """One iteration of the row loops. A nest of columns has in each row `count` columns from `start` on."""
+
+    indices: dict[int, Value]
+    thread: SSAValue | None
+    depth: int
+    start: Scalar = 0
+    count: Scalar = 1
+    registers: dict[SSAValue, SSAValue] = field(default_factory=dict[SSAValue, SSAValue])
+    """Results of which a row has one element."""
+    local: dict[SSAValue, Buffer] = field(default_factory=dict[SSAValue, Buffer])
+    """Results of the nest that are in memory, complete from this row on."""
+
+
+@dataclass
+class Points:
+    """Emits points of one stage. `indices` are the open loops' by number, `given` what need not be read at a point."""
+
+    builder: LoopBuilder
+    nest: Nest
+    stage: Stage
+    row: Row
+    storage: Mapping[SSAValue, Storage]
+    shapes: Shapes
+    lanes: int
+    indices: dict[int, Value] = field(default_factory=dict[int, Value])
+
+    def __post_init__(self) -> None:
+        self.indices = dict(self.row.indices)
+        self.reductions = [Reduced(g, k, r) for g in self.stage.generics for k, r in enumerate(g.reductions) if r]
+        self.cost = sum(generic_cost(g) for g in self.stage.generics)
+
+    def extent(self, axis: Axis) -> Dim:
+        """The iterations of an axis of the stage."""
+        return self.stage.generics[0].extent(axis)
+
+    def emitter(self, point: Point, axes: Sequence[Axis]) -> BodyEmitter:
+        """Bodies at a point of a vector loop that runs over `axes` as one."""
+        tensors = {**self.storage, **self.row.local, **self.row.registers}
+        emitter = BodyEmitter(self.builder, self.lanes, tensors, (), point.mask)
+        if axes:
+            sizes = [self.builder.dim(self.extent(a)) for a in axes]
+            lane = Lanes(point.at, int(self.lanes > 1))
+            for axis, index in zip(axes, emitter.split(lane, sizes)):
+                self.indices[axis[-1]] = index
+        rank = max(g.rank for g in self.stage.generics)
+        return replace(emitter, indices=[self.indices.get(i, Lanes(0)) for i in range(rank)])
+
+    def emit(
+        self,
+        emitter: BodyEmitter,
+        accumulators: Sequence[SSAValue] = (),
+        given: Mapping[Access, SSAValue] | None = None,
+    ) -> list[SSAValue]:
+        """Evaluates all generics, stores their results, and gives the next accumulator of each reduction."""
+        here: dict[SSAValue, Value] = {}
+        accs: list[SSAValue] = []
+        for generic in self.stage.generics:
+            self.builder.origin = generic.op.attributes.get("origin")
+            values = emitter.emit_values(
+                generic.block,
+                self._arguments(generic, emitter, here, given or {}),
+                [v if r is None else r.value for v, r in zip(generic.yielded, generic.reductions)],
+                {r.combine for r in generic.reductions if r is not None},
+            )
+            for number, (value, reduction) in enumerate(zip(values, generic.reductions)):
+                if reduction is not None:
+                    accs.append(self._combine(emitter, reduction, accumulators[len(accs)], value))
+                else:
+                    here[generic.results[number]] = value
+                    self.store(emitter, generic, number, value)
+        return accs
+
+    def _arguments(
+        self,
+        generic: Generic,
+        emitter: BodyEmitter,
+        here: Mapping[SSAValue, Value],
+        given: Mapping[Access, SSAValue],
+    ) -> dict[SSAValue, Value]:
+        arguments: dict[SSAValue, Value] = {}
+        accesses = (*generic.inputs, *generic.outputs)
+        reductions = (*(None for _ in generic.inputs), *generic.reductions)
+        for argument, access, reduction in zip(generic.block.args, accesses, reductions, strict=True):
+            if not argument.uses or reduction is not None:
+                continue
+            known = given.get(access, here.get(access.tensor))
+            arguments[argument] = self.read(emitter, access) if known is None else known
+        return arguments
+
+    def read(self, emitter: BodyEmitter, access: Access) -> Value:
+        """The operand at the open loops' indices."""
+        place = emitter.tensors.get(access.tensor)
+        if place is None:
+            raise LoweringError(f"a read of a tensor that nothing has written: {access.tensor}")
+        return emitter.load(place, self._at(access))
+
+    def _at(self, access: Access) -> list[Value]:
+        return [Lanes(0) if axis is None else self.indices.get(axis, Lanes(0)) for axis in access.axes]
+
+    def store(self, emitter: BodyEmitter, generic: Generic, number: int, value: Value) -> None:
+        """Puts a result where it belongs: memory, or one of the row's registers."""
+        result, write = generic.results[number], generic.outputs[number]
+        place = self.row.local.get(result)
+        if place is not None:
+            emitter.store(value, place, self._at(write))
+        if self.nest.is_register(generic, write):
+            for view in self.shapes.views(result):
+                self.row.registers[view] = emitter.vector(value)
+
+    # Reductions
+
+    def identities(self, count: int) -> tuple[SSAValue, ...]:
+        """`count` accumulators for each reduction, to which nothing has been added."""
+        return tuple(self.identity(reduced.reduction) for reduced in self.reductions for _ in range(count))
+
+    def identity(self, reduction: Reduction) -> SSAValue:
+        """What combines with anything to that, in all lanes."""
+        scalar = self.builder.constant(reduction.identity, reduction.element)
+        return scalar if self.lanes == 1 else self.builder.broadcast(scalar, self.lanes)
+
+    def _combine(self, emitter: BodyEmitter, reduction: Reduction, accumulator: SSAValue, value: Value) -> SSAValue:
+        lanes = emitter.vector(value)
+        if emitter.mask is not None and not self.nest.columns:
+            chosen = select(emitter, emitter.mask, lanes, self.identity(reduction))
+            assert isinstance(chosen, SSAValue)
+            lanes = chosen
+        return self.apply(reduction, accumulator, lanes)
+
+    def apply(self, reduction: Reduction, a: SSAValue, b: SSAValue) -> SSAValue:
+        """The reduction's op on scalars or vectors."""
+        op = type(reduction.combine)
+        new = op.create(operands=[a, b], result_types=[a.type], properties=reduction.combine.properties)
+        return self.builder.hoisted(new).results[0]
+
+    def finish(self, emitter: BodyEmitter, reduced: Reduced, total: SSAValue) -> None:
+        """Combines what the result starts from with the total, and stores that."""
+        generic, number, reduction = reduced.generic, reduced.number, reduced.reduction
+        self.builder.origin = generic.op.attributes.get("origin")
+        initial = emitter.vector(self.read(emitter, generic.outputs[number]))
+        self.store(emitter, generic, number, self.apply(reduction, initial, total))
+
+
+@dataclass(frozen=True)
+class Reduced:
+    """Output `number` of a generic, which is reduced."""
+
+    generic: Generic
+    number: int
+    reduction: Reduction
+
+
+def generic_cost(generic: Generic) -> float:
+    """Cycles for one vector: the body, and each operand in memory."""
+    return policy.cycles(generic.op.body.walk()) + policy.ACCESS_CYCLES * len(generic.accesses)
+
+
+def element_type(tensor: SSAValue) -> Attribute:
+    """The element type of a tensor value."""
+    assert isinstance(tensor.type, TensorType)
+    return tensor.type.element_type

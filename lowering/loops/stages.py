@@ -1,0 +1,224 @@
+"""The loops of one stage: along lanes, along columns, or none."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+
+from xdsl.ir import SSAValue
+
+from ...dialects import vectorx
+from .. import policy
+from ..body import Lanes
+from ..loop_builder import Scalar, ScratchSpace
+from .nests import Axis, best_vector_axis, merge_loops
+from .points import Points
+from .vector_loop import Carried, Point, VectorLoop
+
+
+def axes_of(points: Points) -> tuple[list[Axis], list[Axis]]:
+    """The stage's merged inner loops: parallel ones, reduced ones."""
+    loops = points.nest.inner(points.stage.generics[0])
+    axes = merge_loops(loops, points.stage.generics, points.shapes)
+    reduced = dict(zip(loops, points.stage.reduced or (False,) * len(loops)))
+    return [a for a in axes if not reduced[a[0]]], [a for a in axes if reduced[a[0]]]
+
+
+def open_loop(points: Points, stack: ExitStack, axis: Axis) -> None:
+    """Opens the loop over an axis until the stack is closed."""
+    loop = stack.enter_context(points.builder.loop(0, points.builder.dim(points.extent(axis))))
+    points.indices[axis[-1]] = Lanes(loop.index)
+
+
+def run_point(points: Points) -> None:
+    """A stage without inner loops: one scalar evaluation."""
+    points.lanes = 1
+    _finish_lanes(points, tuple(points.emit(points.emitter(Point(0), ()), points.identities(1))))
+
+
+# Along lanes
+
+
+def run_lanes(points: Points) -> None:
+    """Parallel loops, then reduced ones, the innermost vectorized; a vector is a part of one row."""
+    parallel, reduced = axes_of(points)
+    if not (parallel or reduced):
+        run_point(points)
+        return
+    if reduced:
+        trailing = points.stage.trailing(points.stage.generics[0])
+        vector = [a for a in reduced if set(a) <= set(trailing)]
+    else:
+        vector = [parallel.pop(best_vector_axis(parallel, points.stage.generics, points.shapes))]
+    outer = [a for a in reduced if a not in vector]
+    with ExitStack() as stack:
+        for axis in parallel:
+            open_loop(points, stack, axis)
+        count = points.builder.dim(points.extent(tuple(itertools.chain(*vector))))
+        several = bool(vector) and points.lanes > 1
+        accumulators = points.identities(policy.ACCUMULATORS if several else 1)
+        _finish_lanes(
+            points, _reduce(points, outer, accumulators, lambda accs: run_axis(points, vector, 0, count, accs))
+        )
+
+
+def run_axis(points: Points, axes: Sequence[Axis], lower: Scalar, count: Scalar, accumulators: Carried = ()) -> Carried:
+    """The vector loop over [lower, lower + count) of some axes walked through as one; a single point without axes."""
+
+    def several(group: Sequence[Point], accs: Carried) -> Carried:
+        each = len(accs) // len(points.reductions) if points.reductions else 0
+        new = list(accs)
+        for number, point in enumerate(group):
+            mine = range(number, len(accs), each or 1)
+            for i, acc in zip(mine, points.emit(points.emitter(point, axes), [accs[i] for i in mine])):
+                new[i] = acc
+        return tuple(new)
+
+    def in_turn(group: Sequence[Point], accs: Carried) -> Carried:
+        each = policy.ACCUMULATORS
+        new = several(group, accs)
+        return tuple(new[r + (i + 1) % each] for r in range(0, len(new), each) for i in range(each))
+
+    if not axes:
+        return several([Point(0)], accumulators)
+    if not points.reductions:
+        group = policy.map_unroll(points.cost) if points.lanes > 1 else 1
+        return VectorLoop(points.builder, lower, count, points.lanes, group).run(several, several)
+    if points.lanes == 1:
+        return VectorLoop(points.builder, lower, count, 1).run(several, several, accumulators)
+    if points.cost > policy.UNROLLED_COST:
+        loop = VectorLoop(points.builder, lower, count, points.lanes, turns=policy.ACCUMULATORS)
+        return loop.run(in_turn, several, accumulators)
+    loop = VectorLoop(points.builder, lower, count, points.lanes, policy.ACCUMULATORS)
+    return loop.run(several, several, accumulators)
+
+
+def _reduce(points: Points, axes: Sequence[Axis], carried: Carried, body: Callable[[Carried], Carried]) -> Carried:
+    """Nested loops that carry values through the body."""
+    if not axes:
+        return body(carried)
+    extent = points.builder.dim(points.extent(axes[0]))
+    with points.builder.loop(0, extent, carried=carried) as loop:
+        points.indices[axes[0][-1]] = Lanes(loop.index)
+        loop.carry(_reduce(points, axes[1:], loop.carried, body))
+    return loop.results
+
+
+def _finish_lanes(points: Points, accumulators: Carried) -> None:
+    """Adds up the accumulators as a tree, then their lanes, then to what the result starts from."""
+    lanes, builder = points.lanes, points.builder
+    each = len(accumulators) // len(points.reductions) if points.reductions else 0
+    points.lanes = 1
+    for number, reduced in enumerate(points.reductions):
+        builder.origin = reduced.generic.op.attributes.get("origin")
+        parts = list(accumulators[number * each : (number + 1) * each])
+        while len(parts) > 1:
+            parts = [points.apply(reduced.reduction, a, b) for a, b in zip(parts[::2], parts[1::2])]
+        [total] = parts
+        if lanes > 1:
+            op = vectorx.ReduceOp(reduced.reduction.kind, total, reduced.reduction.element)
+            total = builder.hoisted(op).result
+        points.finish(points.emitter(Point(0), ()), reduced, total)
+
+
+# Along columns
+
+
+def run_columns(points: Points, space: ScratchSpace) -> None:
+    """Parallel loops, then reduced ones, then columns; the lanes of a vector are columns, each added up in order."""
+    parallel, reduced = axes_of(points)
+    with ExitStack() as stack:
+        for axis in parallel:
+            open_loop(points, stack, axis)
+        if not points.reductions:
+            _each_column(points, lambda point: _map_column(points, point))
+        elif policy.unrolled([points.extent(a) for a in reduced], points.cost):
+            _each_column(points, lambda point: _add_up_at_once(points, point, reduced))
+        else:
+            _add_up_in_memory(points, reduced, space)
+
+
+def _column(points: Points) -> list[Axis]:
+    return [(points.stage.generics[0].rank - 1,)]
+
+
+def _each_column(points: Points, emit: Callable[[Point], None]) -> None:
+    """The vector loop over the row's columns."""
+
+    def body(group: Sequence[Point], carried: Carried) -> Carried:
+        for point in group:
+            emit(point)
+        return carried
+
+    VectorLoop(points.builder, points.row.start, points.row.count, points.lanes).run(body, body)
+
+
+def _map_column(points: Points, point: Point) -> None:
+    points.emit(points.emitter(point, _column(points)))
+
+
+def _add_up_at_once(points: Points, point: Point, reduced: Sequence[Axis]) -> None:
+    """All of a few reduced points of one vector of columns, one after the other."""
+    accs = list(points.identities(1))
+    for indices in itertools.product(*(range(points.extent(a).value) for a in reduced)):
+        for axis, index in zip(reduced, indices):
+            points.indices[axis[-1]] = Lanes(index)
+        accs = points.emit(points.emitter(point, _column(points)), accs)
+    for result, acc in zip(points.reductions, accs):
+        points.finish(points.emitter(point, _column(points)), result, acc)
+
+
+def _add_up_in_memory(points: Points, reduced: Sequence[Axis], space: ScratchSpace) -> None:
+    """Accumulators of all the row's columns in scratch; some reduced points are added at each visit."""
+    builder, row = points.builder, points.row
+    tile = policy.column_tile(points.stage.generics[0].extents[-1], points.lanes)
+    sums = [space.take(builder, r.reduction.element, tile, row.thread) for r in points.reductions]
+
+    def load(point: Point) -> list[SSAValue]:
+        at = builder.sub(point.at, row.start)
+        if points.lanes == 1:
+            return [builder.load(s, at) for s in sums]
+        return [builder.load_vector(s, at, points.lanes, point.mask) for s in sums]
+
+    def store(point: Point, values: Sequence[SSAValue]) -> None:
+        at = builder.sub(point.at, row.start)
+        for base, value in zip(sums, values):
+            if points.lanes == 1:
+                builder.store(value, base, at)
+            else:
+                builder.store_vector(value, base, at, point.mask)
+
+    def add(indices: Sequence[Scalar]) -> None:
+        def visit(point: Point) -> None:
+            accs = load(point)
+            for index in indices:
+                points.indices[reduced[-1][-1]] = Lanes(index)
+                accs = points.emit(points.emitter(point, _column(points)), accs)
+            store(point, accs)
+
+        _each_column(points, visit)
+
+    def finish(point: Point) -> None:
+        for result, acc in zip(points.reductions, load(point)):
+            points.finish(points.emitter(point, _column(points)), result, acc)
+
+    _each_column(points, lambda point: store(point, points.identities(1)))
+    with ExitStack() as stack:
+        for axis in reduced[:-1]:
+            open_loop(points, stack, axis)
+        _in_groups(points, reduced[-1], policy.column_rows(points.cost), add)
+    _each_column(points, finish)
+
+
+def _in_groups(points: Points, axis: Axis, group: int, add: Callable[[Sequence[Scalar]], None]) -> None:
+    """A loop over an axis, several of its points an iteration, and the rest one by one."""
+    builder = points.builder
+    extent = builder.dim(points.extent(axis))
+    whole = builder.mul(builder.div(extent, group), group)
+    if whole != 0:
+        with builder.loop(0, whole, group) as loop:
+            add([builder.add(loop.index, i) for i in range(group)])
+    if whole != extent:
+        with builder.loop(whole, extent) as loop:
+            add([loop.index])
