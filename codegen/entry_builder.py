@@ -21,7 +21,7 @@ from xdsl.ir import Attribute, Block, Operation, SSAValue
 from ..dialects import dims, kernel, onnx
 from ..dialects.dims import Dim, ShapeAttr, dims_of
 from ..dialects.dims.interval import SIZE_LIMIT
-from ..dialects.onnx import STRING, element_bits, numpy_dtype
+from ..dialects.onnx import STRING, element_bits, numpy_dtype, text_of
 from ..dialects.target import Target
 from ..runtime.abi import (
     ENTRY_SYMBOL,
@@ -376,7 +376,7 @@ class EntryBuilder:
         found: list[str] = []
         for symbol in sorted(condition.left.symbols | condition.right.symbols):
             if (place := self.bound_at.get(symbol)) is not None:
-                found.append(f"{symbol} is {place}")
+                found.append(f"{symbol} is the size of {place}")
         return ", ".join(found)
 
     # --- inputs, outputs, arena ---
@@ -392,8 +392,11 @@ class EntryBuilder:
             pointer = b.load_at(self.args, WORD * index, type_)
             self.places[value] = Place(pointer, True, ("input", index))
             name = name_of(value, str(index))
+            if isinstance(value.owner, onnx.InitializerOp):
+                name = text_of(value.owner.sym)
+                self.tables.weight(value.owner)  # its default
             for axis, dim in enumerate(tensor_dims(value.type)):
-                place = f"axis {axis} of input '{name}'"
+                place = f"'{name}' axis {axis}"
                 size = b.load_at(self.args, WORD * at)
                 axes.append((place, dim, size))
                 at += 1
@@ -404,16 +407,17 @@ class EntryBuilder:
                 rest.append((place, dim, size))
                 continue
             in_range = b.icmp("ult", size, b.int(SIZE_LIMIT))
-            self.guard(in_range, "guard", f"{escaped(place)} has size {{0}}, out of the range of sizes", [size])
+            self.guard(in_range, "guard", f"input {escaped(place)} has size {{0}}, out of range", [size])
             self.bound_at[symbol] = place
             self.sizes.bind(symbol, size)
         for place, dim, size in rest:
             if unbound := self.sizes.unbound(dim):
                 raise EntryError(f"{place} is '{dim}', but {', '.join(unbound)} stands alone nowhere")
             expected = self.size(dim)
+            symbolic = "" if dim.is_const else f"{dim} = "
             known = self.where(Condition(dim, "==", dim))
-            symbolic = "" if dim.is_const else f" = {dim}" + (f", where {known}" if known else "")
-            message = f"{escaped(place)} has size {{0}}, expected {{1}}{escaped(symbolic)}"
+            where = f" ({known})" if known else ""
+            message = f"input {escaped(place)} has size {{0}}, expected {escaped(symbolic)}{{1}}{escaped(where)}"
             self.guard(b.icmp("eq", size, expected), "guard", message, [size, expected])
 
     def _reserve_arena(self) -> None:

@@ -198,6 +198,8 @@ def _server(reference: weakref.ref[Context]) -> Generator[None, int, None]:
         try:
             address = yield
             _serve(reference, address)
+        except GeneratorExit:
+            return
         except BaseException as error:
             _fail(reference, error)
 
