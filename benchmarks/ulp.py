@@ -17,6 +17,10 @@ import time
 
 import llvmlite.binding as llvm
 import numpy as np
+from sardonyx.codegen.kernels import kernel_to_llvm
+from sardonyx.codegen.llvm_text import emit
+from sardonyx.codegen.objects import compile_object
+from sardonyx.dialects.target import AVX2, AVX512, Target
 from xdsl.context import Context
 from xdsl.dialects.arith import Arith
 from xdsl.dialects.builtin import Builtin
@@ -26,11 +30,6 @@ from xdsl.dialects.memref import MemRef
 from xdsl.dialects.scf import Scf
 from xdsl.dialects.vector import Vector
 from xdsl.parser import Parser
-
-from sardonyx.codegen.kernels import kernel_to_llvm
-from sardonyx.codegen.llvm_text import emit
-from sardonyx.codegen.objects import compile_object
-from sardonyx.dialects.target import AVX2, AVX512, Target
 
 UNARY = (
     *("exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "tanh", "sinh", "cosh", "erf"),

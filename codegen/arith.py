@@ -75,17 +75,23 @@ def _intrinsic(name: str) -> Translation:
 
 def _constant(scope: Scope, op: Operation) -> None:
     assert isinstance(op, arith.ConstantOp)
+    f, value = scope.f, op.value
     type_ = scope.type(op.result.type)
-    scope.values[op.result] = scope.f.literal(_literal(op.value, type_), type_)
-
-
-@cache
-def _literal(value: Attribute, type_: Attribute) -> Attribute:
-    if isinstance(value, IntegerAttr) and isinstance(type_, IntegerType):
-        return IntegerAttr(value.value.data, type_)
     if isinstance(value, DenseIntOrFPElementsAttr) and isinstance(type_, VectorType):
-        return DenseIntOrFPElementsAttr(type_, value.data)
-    if isinstance(value, FloatAttr):
+        scope.values[op.result] = _vector_constant(f, value, type_)
+    elif isinstance(value, IntegerAttr | FloatAttr):
+        scope.values[op.result] = f.const(value.value.data, type_)
+    else:
+        raise TranslateError(f"constant {value}")
+
+
+def _vector_constant(f: FunctionBuilder, value: DenseIntOrFPElementsAttr, type_: VectorType) -> SSAValue:
+    lanes = [_number(lane) for lane in value.get_values()]
+    return f.const(lanes[0], type_) if value.is_splat() else f.const_lanes(lanes, type_)
+
+
+def _number(value: object) -> int | float:
+    if isinstance(value, int | float):
         return value
     raise TranslateError(f"constant {value}")
 

@@ -22,6 +22,7 @@ from xdsl.dialects import llvm
 from xdsl.dialects.builtin import (
     ArrayAttr,
     BFloat16Type,
+    BytesAttr,
     DenseArrayBase,
     DenseIntOrFPElementsAttr,
     DictionaryAttr,
@@ -128,6 +129,10 @@ def _lane_list(lanes: tuple[int, ...]) -> DenseArrayBase:
     return DenseArrayBase.from_list(I32, lanes)
 
 
+FORMATS: Mapping[type[Attribute], str] = {Float16Type: "e", Float32Type: "f", Float64Type: "d"}
+"""How `struct` packs a float type."""
+
+BITCAST: Mapping[str, Attribute] = {"kind": _string("bitcast")}
 _NO_FASTMATH = llvm.FastMathAttr(None)
 _FLOAT_PROPERTIES: Mapping[str, Attribute] = {"fastmathFlags": _NO_FASTMATH}
 _NO_FLAGS: Mapping[str, Attribute] = {"overflowFlags": _int32(0)}
@@ -143,7 +148,7 @@ _constants: dict[tuple[object, Attribute], Attribute] = {}
 
 
 def constant_attribute(value: Constant, type_: Attribute) -> Attribute:
-    """The attribute of a scalar, or of a vector with that value in all lanes. Integers wrap round at their width."""
+    """The attribute of a scalar, or of an integer vector with that value in all lanes. Integers wrap at their width."""
     element = element_of(type_)
     if isinstance(element, IntegerType):
         width = element.width.data
@@ -159,17 +164,15 @@ def constant_attribute(value: Constant, type_: Attribute) -> Attribute:
     return found
 
 
-def dense_attribute(values: Sequence[Constant], type_: VectorType) -> DenseIntOrFPElementsAttr:
-    """The attribute of a vector constant: one value for each lane, or one for all."""
-    from_list = cast(
-        Callable[[Attribute, list[Constant]], DenseIntOrFPElementsAttr], DenseIntOrFPElementsAttr.from_list
-    )
+def dense_attribute(values: Sequence[int], type_: VectorType) -> DenseIntOrFPElementsAttr:
+    """The attribute of a vector of integers: one value for each lane, or one for all."""
+    from_list = cast(Callable[[Attribute, list[int]], DenseIntOrFPElementsAttr], DenseIntOrFPElementsAttr.from_list)
     return from_list(type_, list(values))
 
 
 def _new_constant(value: Constant, type_: Attribute) -> Attribute:
     if isinstance(type_, VectorType):
-        return dense_attribute([value], type_)
+        return dense_attribute([int(value)], type_)
     if isinstance(type_, IntegerType):
         return IntegerAttr(int(value), type_)
     assert isinstance(type_, Float16Type | BFloat16Type | Float32Type | Float64Type)
@@ -199,7 +202,7 @@ def _function(
     arg_attrs: Sequence[Mapping[str, Attribute]] | None,
 ) -> llvm.FuncOp:
     other: dict[str, Attribute | None] = {"unnamed_addr": _int64(0)}
-    if arg_attrs is not None:
+    if arg_attrs is not None and any(arg_attrs):
         other["arg_attrs"] = ArrayAttr([DictionaryAttr(dict(attr)) for attr in arg_attrs])
     return llvm.FuncOp(
         name,
@@ -237,7 +240,7 @@ class FunctionBuilder:
         self.args: Sequence[SSAValue] = self.entry.args
         self.attributes: Mapping[str, Attribute] = _EMPTY
         """Given to every operation made: the origin of what is being translated."""
-        self._constants: dict[tuple[Attribute, Attribute], SSAValue] = {}
+        self._constants: dict[tuple[object, ...], SSAValue] = {}
         self._last_literal: Operation | None = None
 
     # blocks
@@ -282,32 +285,50 @@ class FunctionBuilder:
     # constants
 
     def const(self, value: Constant, type_: Attribute) -> SSAValue:
-        """A scalar constant, or a vector with that value in all lanes."""
-        return self.literal(constant_attribute(value, type_), type_)
+        """A scalar constant, or a vector with that value in all lanes.
+
+        A float vector is a splat of a scalar: xDSL prints infinity and some numbers in a dense attribute as bits, and
+        reads these bits as an integer.
+        """
+        element = element_of(type_)
+        if element is type_ or isinstance(element, IntegerType):
+            return self.literal(constant_attribute(value, type_), type_)
+        return self._once(llvmx.SplatOp, (self.const(value, element),), type_)
 
     def const_lanes(self, values: Sequence[Constant], type_: VectorType) -> SSAValue:
-        """A vector constant, lane by lane."""
-        attribute = dense_attribute(values, type_)
-        return self.literal(attribute, type_)
+        """A vector constant, lane by lane; of floats, one made of its bits."""
+        element = element_of(type_)
+        if isinstance(element, IntegerType):
+            return self.literal(dense_attribute([int(value) for value in values], type_), type_)
+        bits = IntegerType(bits_of(element))
+        data = struct.pack(f"<{len(values)}{FORMATS[type(element)]}", *values)
+        integers = VectorType(bits, [len(values)])
+        pattern = self.literal(DenseIntOrFPElementsAttr(integers, BytesAttr(data)), integers)
+        return self._once(llvmx.CastOp, (pattern,), type_, BITCAST)
 
     def literal(self, attribute: Attribute, type_: Attribute) -> SSAValue:
         """A constant from its attribute."""
-        found = self._constants.get((attribute, type_))
+        return self._once(llvm.ConstantOp, (), type_, {"value": attribute})
+
+    def _once(
+        self,
+        kind: type[Operation],
+        operands: tuple[SSAValue, ...],
+        type_: Attribute,
+        properties: Mapping[str, Attribute] = _EMPTY,
+    ) -> SSAValue:
+        """An operation in the entry block that depends on nothing but constants, made at the first call."""
+        key = (kind, operands, type_, *properties.values())
+        found = self._constants.get(key)
         if found is None:
-            op = llvm.ConstantOp.create(result_types=(type_,), properties={"value": attribute})
+            op = kind.create(operands=operands, result_types=(type_,), properties=properties)
             self._insert_literal(op)
-            found = self._constants[attribute, type_] = op.results[0]
+            found = self._constants[key] = op.results[0]
         return found
 
     def poison(self, type_: Attribute) -> SSAValue:
         """A value that nobody looks at."""
-        key = (_UNIT, type_)
-        found = self._constants.get(key)
-        if found is None:
-            op = llvmx.PoisonOp.create(result_types=(type_,))
-            self._insert_literal(op)
-            found = self._constants[key] = op.results[0]
-        return found
+        return self._once(llvmx.PoisonOp, (), type_)
 
     def _insert_literal(self, op: Operation) -> None:
         last, first = self._last_literal, self.entry.first_op
@@ -404,7 +425,7 @@ class FunctionBuilder:
         return self.insert(llvmx.CastOp, (value,), type_, {"kind": _string(kind)})
 
     def bitcast(self, value: SSAValue, type_: Attribute) -> SSAValue:
-        return self.insert(llvmx.CastOp, (value,), type_, {"kind": _string("bitcast")})
+        return self.insert(llvmx.CastOp, (value,), type_, BITCAST)
 
     def intrinsic(self, name: str, args: Sequence[SSAValue], type_: Attribute) -> SSAValue:
         """Calls `name`, to which the result's type is added as LLVM mangles it: `llvm.fma` gives `llvm.fma.v16f32`."""

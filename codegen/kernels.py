@@ -20,7 +20,6 @@ from xdsl.dialects import arith, func
 from xdsl.dialects.builtin import (
     DenseArrayBase,
     IndexType,
-    IntegerAttr,
     IntegerType,
     MemRefType,
     ModuleOp,
@@ -32,6 +31,7 @@ from xdsl.utils.hints import isa
 from ..dialects import kernel, llvmx
 from ..dialects.dims import Dim, ShapeAttr, as_dim
 from ..dialects.target import Target
+from ..runtime.abi import Slot
 from .arith import ARITH, integer_resize
 from .build import I1, I8, I32, I64, PTR, FunctionBuilder, bits_of, module_of
 from .control import CONTROL
@@ -41,11 +41,6 @@ from .memory import MEMORY
 from .scope import ModuleState, Scope, TranslateError, Translation, translate_block, translate_type
 from .vectors import VECTORS
 
-SLOT_PARALLEL_FOR = 4
-SLOT_THREADS = 11
-SLOT_REPORT = 12
-SLOT_NODE = 14
-
 NOALIAS: Mapping[str, Attribute] = {"llvm.noalias": UnitAttr()}
 PLAIN: Mapping[str, Attribute] = {}
 
@@ -53,10 +48,12 @@ PLAIN: Mapping[str, Attribute] = {}
 def kernel_to_llvm(function: func.FuncOp, target: Target, symbol: str) -> ModuleOp:
     """The kernel as a module of one external function `symbol` and its internal helpers.
 
-    A `kernel.check` reports the number in its attribute `site`, or its position among the checks of the kernel.
+    A `kernel.check` reports its position among the checks of the kernel, see `checks_of`.
     Raises `TranslateError` for what the loops level may not hold.
     """
-    state = ModuleState(symbol, target, TABLE, aliased=_aliased(function), sites=_sites(function))
+    state = ModuleState(
+        symbol, target, TABLE, aliased=_aliased(function), sites={op: i for i, op in enumerate(checks_of(function))}
+    )
     source = function.body.blocks[0]
     _main(state, source)
     _entry(state, source)
@@ -64,16 +61,8 @@ def kernel_to_llvm(function: func.FuncOp, target: Target, symbol: str) -> Module
 
 
 def checks_of(function: func.FuncOp) -> list[kernel.CheckOp]:
-    """The checks of a kernel in the order of their default sites."""
+    """The checks of a kernel; the position of each is the site that it reports."""
     return [op for op in function.walk() if isinstance(op, kernel.CheckOp)]
-
-
-def _sites(function: func.FuncOp) -> dict[Operation, int]:
-    sites: dict[Operation, int] = {}
-    for i, check in enumerate(checks_of(function)):
-        site = check.attributes.get("site")
-        sites[check] = site.value.data if isinstance(site, IntegerAttr) else i
-    return sites
 
 
 def _aliased(function: func.FuncOp) -> frozenset[SSAValue]:
@@ -212,8 +201,8 @@ def _report_function(state: ModuleState) -> str:
         state.known.add(name)
         f = FunctionBuilder(name, [PTR, I64, I64, PTR], attrs=("nounwind", "cold", "noinline"))
         context, site, count, values = f.args
-        report = f.load_slot(context, SLOT_REPORT, PTR)
-        node = f.load_slot(context, SLOT_NODE)
+        report = f.load_slot(context, Slot.REPORT, PTR)
+        node = f.load_slot(context, Slot.NODE)
         f.call_indirect(report, (context, node, site, count, values))
         f.ret()
         state.functions.append(f.func)
@@ -238,7 +227,7 @@ def _parallel(scope: Scope, op: Operation) -> None:
     work, alone, shared, after = (f.new_block() for _ in range(4))
     f.cond_br(f.icmp("sgt", extent, f.const(0, I64)), work, (), after, ())
     f.at(work)
-    threads = f.load_slot(scope.context, SLOT_THREADS)
+    threads = f.load_slot(scope.context, Slot.THREADS)
     enough = f.icmp("sge", extent, f.shl(grain, f.const(1, I64)))
     several = f.icmp("sgt", threads, f.const(1, I64))
     f.cond_br(f.and_(enough, several), shared, (), alone, ())
@@ -254,7 +243,7 @@ def _parallel(scope: Scope, op: Operation) -> None:
     frame = f.alloca(I8, max(1, slots[-1]), 64)
     for value, offset in zip(passed, slots):
         f.store(value, f.offset(frame, offset, I8), 1)
-    entry = f.load_slot(scope.context, SLOT_PARALLEL_FOR, PTR)
+    entry = f.load_slot(scope.context, Slot.PARALLEL_FOR, PTR)
     code = f.call_indirect(entry, (scope.context, f.address_of(range_name), frame, extent, grain), I32)
     assert code is not None
     f.cond_br(f.icmp("eq", code, f.const(0, I32)), after, (), failure, (code,))

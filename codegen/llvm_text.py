@@ -220,6 +220,8 @@ class _Names(dict[SSAValue, str]):
         owner = value.owner
         if isinstance(owner, llvm.ConstantOp):
             text = constant_text(owner.value, owner.result.type)
+        elif isinstance(owner, llvmx.SplatOp) and isinstance(owner.input.owner, llvm.ConstantOp):
+            text = f"splat ({type_text(owner.input.type)} {self[owner.input]})"
         elif isinstance(owner, llvmx.PoisonOp):
             text = "poison"
         elif isinstance(owner, llvm.UndefOp):
@@ -617,6 +619,8 @@ def _scatter(f: _Function, op: Operation) -> None:
 
 def _splat(f: _Function, op: Operation) -> None:
     value, result = op.operands[0], op.results[0]
+    if isinstance(value.owner, llvm.ConstantOp):
+        return  # a literal
     kind = f.type(result)
     name = f.names[result]
     lanes = llvmx.lanes_of(result.type)

@@ -55,6 +55,16 @@ def _compare(scope: Scope, op: Operation) -> None:
         scope.values[op.result] = f.fcmp(predicate, a, b) if is_float(a.type) else f.icmp(predicate, a, b)
 
 
+def _compare(scope: Scope, op: Operation) -> None:
+    assert isinstance(op, vectorx.CompareOp)
+    a, b = operands(scope, op)
+    f, predicate = scope.f, op.predicate.data
+    if predicate in ("true", "false"):
+        scope.values[op.result] = f.const(predicate == "true", scope.type(op.result.type))
+    else:
+        scope.values[op.result] = (f.fcmp if is_float(a.type) else f.icmp)(predicate, a, b)
+
+
 def _shuffle(scope: Scope, op: Operation) -> None:
     assert isinstance(op, vector.ShuffleOp)
     a, b = operands(scope, op)
@@ -161,6 +171,7 @@ VECTORS: Mapping[type[Operation], Translation] = {
     vector.ExtractOp: _extract,
     vector.InsertOp: _insert,
     vectorx.SelectOp: _select,
+    vectorx.CompareOp: _compare,
     vectorx.CompareOp: _compare,
     vectorx.StepOp: _step,
     vectorx.ExtractOp: _extract_dynamic,

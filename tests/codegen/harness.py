@@ -9,6 +9,14 @@ from dataclasses import dataclass, field
 
 import llvmlite.binding as llvm
 import numpy as np
+from sardonyx.codegen.kernels import kernel_to_llvm
+from sardonyx.codegen.llvm_text import emit
+from sardonyx.codegen.objects import compile_object
+from sardonyx.dialects.dims import Dims
+from sardonyx.dialects.kernel import Kernel
+from sardonyx.dialects.llvmx import LLVMX
+from sardonyx.dialects.target import AVX2, AVX512, Target, TargetDialect
+from sardonyx.dialects.vectorx import VectorX
 from xdsl.context import Context
 from xdsl.dialects.arith import Arith
 from xdsl.dialects.builtin import Builtin, ModuleOp
@@ -19,15 +27,6 @@ from xdsl.dialects.memref import MemRef
 from xdsl.dialects.scf import Scf
 from xdsl.dialects.vector import Vector
 from xdsl.parser import Parser
-
-from sardonyx.codegen.kernels import kernel_to_llvm
-from sardonyx.codegen.llvm_text import emit
-from sardonyx.codegen.objects import compile_object
-from sardonyx.dialects.dims import Dims
-from sardonyx.dialects.kernel import Kernel
-from sardonyx.dialects.llvmx import LLVMX
-from sardonyx.dialects.target import AVX2, AVX512, Target, TargetDialect
-from sardonyx.dialects.vectorx import VectorX
 
 DIALECTS = (Builtin, Func, Scf, Arith, Math, MemRef, Vector, LLVM, VectorX, Kernel, Dims, LLVMX, TargetDialect)
 
@@ -103,7 +102,12 @@ class Compiled:
         self.function = KERNEL(self.library[symbol])
 
     def __call__(
-        self, *args: int | np.ndarray, scratch: np.ndarray | None = None, threads: int = 1, node: int = 7
+        self,
+        *args: int | np.ndarray,
+        scratch: np.ndarray | None = None,
+        threads: int = 1,
+        node: int = 7,
+        parallel_code: int = 0,
     ) -> Call:
         call = Call(0)
         slots = (ctypes.c_int64 * 32)()
@@ -115,7 +119,7 @@ class Compiled:
                 code = body(ctx, frame, low, high, thread)  # type: ignore[operator]
                 if code:
                     return code
-            return 0
+            return parallel_code
 
         def report(ctx: int, node: int, site: int, count: int, values: Sequence[int]) -> None:
             call.reports.append((node, site, [values[i] for i in range(count)]))
