@@ -280,6 +280,10 @@ class Grid:
 
     def spread(self, array: Array, map_: AffineMap) -> Array:
         """A tensor's elements along the loops that its map names."""
+        if array.size == 0 and all(self.extents):
+            raise StrayAccess(f"a read from a tensor of shape {array.shape}")
+        if array.size == 0:
+            return np.zeros(self.extents, array.dtype)
         selected = array[tuple(r.value if isinstance(r, AffineConstantExpr) else slice(None) for r in map_.results)]
         loops = [r.position for r in map_.results if isinstance(r, AffineDimExpr)]
         order = sorted(range(len(loops)), key=loops.__getitem__)

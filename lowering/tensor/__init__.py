@@ -20,19 +20,23 @@ from .casts import CASTS
 from .element_kinds import element_of_value
 from .elementary import ELEMENTARY
 from .emit import Emitter, TooManyIndices, emit_function, tensor_of
+from .gathers import GATHERS
 from .graph import Leaf, Literal, Node, Sizes
 from .movement import MOVEMENT
 from .operators import NotLowered, Operands, Rule
 from .plan import Plan
 from .reductions import REDUCTIONS
+from .sources import SOURCES
 from .templates import TEMPLATES
 
 RULES: dict[type[onnx.OnnxOp], Rule] = {
     **ARITHMETIC,
     **CASTS,
     **ELEMENTARY,
+    **GATHERS,
     **MOVEMENT,
     **REDUCTIONS,
+    **SOURCES,
     **TEMPLATES,
 }
 """How each operator becomes lazy tensors."""

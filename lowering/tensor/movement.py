@@ -92,7 +92,7 @@ def clamped_start(start: Dim, size: Dim, step: int) -> Dim:
         return _clamped_unknown(start, size, step)
     value = start.value
     if value < 0:
-        return dim_max(size + value, ZERO) if step > 0 else size + value
+        return size - 1 if value == -1 else dim_max(size + value, ZERO)
     if step > 0:
         return start
     return size - 1 if value >= SIZE_LIMIT - 1 else dim_min(start, size - 1)
@@ -102,7 +102,7 @@ def _clamped_unknown(start: Dim, size: Dim, step: int) -> Dim:
     """A start that may be negative at run time: size is added where it is."""
     negative = dim_min(dim_max(-start, ZERO), ONE)  # 1 where start < 0
     counted = start + negative * size
-    return dim_max(counted, ZERO) if step > 0 else dim_min(counted, size - 1)
+    return dim_max(counted if step > 0 else dim_min(counted, size - 1), ZERO)
 
 
 def sliced(source: Node, dims: Dims, first: Sequence[Dim], stride: Sequence[int]) -> Node:

@@ -1,0 +1,135 @@
+"""Operators whose indices are data: gathers, one-hot. Every index is checked, and made safe for what runs meanwhile."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from xdsl.ir import SSAValue
+
+from ...dialects import onnx
+from ...dialects.dims import Dim, as_dim
+from ...dialects.dims.expression import ZERO
+from .body import Body
+from .element_kinds import I64, U64, Element
+from .graph import Computed, Literal, Node, Use
+from .index_space import Index
+from .operators import Operands, Rule, axis_of
+from .scalars import INDEX
+
+
+def checked_index(body: Body, value: SSAValue, element: Element, size: Dim, what: str) -> Dim:
+    """An index from data as an index expression: negative ones count from the end, others outside are an error."""
+    s = body.scalars
+    at, limit = body.index_of(value, element), body.index(size)
+    if element.kind != "u":
+        negative = s.compare("lt", at, s.constant(0, INDEX), I64)
+        at = s.select(negative, s.add(at, limit, I64), at)
+    inside = s.compare("lt", at, limit, U64)
+    s.check(inside, "index", f"{what}: index out of range", [body.index_of(value, element), limit])
+    return body.variable(s.select(inside, at, s.constant(0, INDEX)), size)
+
+
+def index_from(body: Body, indices: Node, index: Index, size: Dim, what: str) -> Dim:
+    """The index expression that an element of `indices` gives; constants inside the range are not checked."""
+    node, at = body.resolve(indices, index)
+    if isinstance(node, Literal) and size.is_const:
+        array = node.array.astype(np.int64)
+        if ((array >= -size.value) & (array < size.value)).all():
+            array = np.where(array < 0, array + size.value, array)
+            if all(a.is_const for a in at):
+                return as_dim(int(array[tuple(a.value for a in at)]))
+            safe = Literal(node.dims, I64, array)
+            return body.variable(body.index_of(body.read(safe, at), I64), size)
+    return checked_index(body, body.read(indices, index), indices.element, size, what)
+
+
+def guarded_read(body: Body, data: Node, index: Index, sizes: Sequence[Dim]) -> SSAValue:
+    """A read that is skipped where one of these sizes, which may be 0, leaves no element to stand in."""
+    s = body.scalars
+    conditions = [
+        s.compare("gt", body.index(size), s.constant(0, INDEX), I64)
+        for size in sizes
+        if not body.space.is_negative_free(size - 1)
+    ]
+    element = data.element
+
+    def nothing() -> SSAValue:
+        return s.narrow(s.constant(0, element.compute), element)
+
+    return body.guarded(conditions, lambda: body.read(data, index), nothing)
+
+
+def gather(o: Operands) -> list[Node]:
+    """data[..., indices, ...] along an axis"""
+    data, indices = o[0], o[1]
+    axis, rank = axis_of(o.attr("axis"), len(data.dims)), len(indices.dims)
+    size, what = data.dims[axis], onnx.describe(o.op)
+
+    def formula(body: Body, index: Index) -> SSAValue:
+        at = index_from(body, indices, index[axis : axis + rank], size, what)
+        return guarded_read(body, data, (*index[:axis], at, *index[axis + rank :]), [size])
+
+    return [Computed(o.dims(), data.element, ((data, Use.MANY), (indices, Use.MANY)), formula, cost=6)]
+
+
+def gather_elements(o: Operands) -> list[Node]:
+    """out[i][j] = data[indices[i][j]][j] along axis 0, and so on"""
+    data, indices = o[0], o[1]
+    axis = axis_of(o.attr("axis"), len(data.dims))
+    size, what = data.dims[axis], onnx.describe(o.op)
+
+    def formula(body: Body, index: Index) -> SSAValue:
+        at = index_from(body, indices, index, size, what)
+        return guarded_read(body, data, (*index[:axis], at, *index[axis + 1 :]), [size])
+
+    return [Computed(o.dims(), data.element, ((data, Use.MANY), (indices, Use.ALIGNED)), formula, cost=6)]
+
+
+def gather_nd(o: Operands) -> list[Node]:
+    """Slices of data at index tuples, which are the last axis of `indices`"""
+    data, indices, batch = o[0], o[1], o.attr("batch_dims")
+    count = indices.dims[-1]
+    if not count.is_const:
+        raise o.refuse("the number of indices is known at run time only")
+    lead = len(indices.dims) - 1
+    sizes, what = data.dims[batch : batch + count.value], onnx.describe(o.op)
+
+    def formula(body: Body, index: Index) -> SSAValue:
+        tuples = [index_from(body, indices, (*index[:lead], ZERO + k), size, what) for k, size in enumerate(sizes)]
+        return guarded_read(body, data, (*index[:batch], *tuples, *index[lead:]), sizes)
+
+    return [Computed(o.dims(), data.element, ((data, Use.MANY), (indices, Use.MANY)), formula, cost=8)]
+
+
+def one_hot(o: Operands) -> list[Node]:
+    """The second of `values` where an index is the place along the axis, else the first; outside, nowhere."""
+    indices, depth, values = o[0], o[1], o[2]
+    axis = axis_of(o.attr("axis"), len(indices.dims) + 1)
+    dims = o.dims()
+    del depth  # the result's size along the axis
+    t = indices.element
+
+    def formula(body: Body, index: Index) -> SSAValue:
+        s = body.scalars
+        raw = body.wide(indices, (*index[:axis], *index[axis + 1 :]))
+        if t.is_float:
+            raw = s.convert("fptosi", raw, I64)
+            at = s.convert("index_cast", raw, INDEX)
+        else:
+            at = body.index_of(raw, t)
+        negative = s.compare("lt", at, s.constant(0, INDEX), I64)
+        at = s.select(negative, s.add(at, body.index(dims[axis]), I64), at)
+        here = s.compare("eq", at, body.index(index[axis]), I64)
+        off, on = (body.wide(values, (ZERO + k,)) for k in (0, 1))
+        return s.narrow(s.select(here, on, off), values.element)
+
+    return [Computed(dims, values.element, ((indices, Use.MANY), (values, Use.MANY)), formula, cost=4)]
+
+
+GATHERS: dict[type[onnx.OnnxOp], Rule] = {
+    onnx.GatherElementsOp: gather_elements,
+    onnx.GatherNDOp: gather_nd,
+    onnx.GatherOp: gather,
+    onnx.OneHotOp: one_hot,
+}
