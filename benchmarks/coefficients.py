@@ -32,8 +32,6 @@ class Fit:
     powers: Sequence[int]
     weight: Function
     bits: int = 24
-    fixed: Sequence[float] = ()
-    """Coefficients of the first powers that are given."""
 
 
 def _extrema(error: Callable[[mp.mpf], mp.mpf], low: mp.mpf, high: mp.mpf, count: int) -> list[mp.mpf]:
@@ -59,6 +57,15 @@ def _extrema(error: Callable[[mp.mpf], mp.mpf], low: mp.mpf, high: mp.mpf, count
     return [t for t, _ in runs]
 
 
+def _error(coefficients: Sequence[mp.mpf], powers: Sequence[int], target: Function, weight: Function) -> Function:
+    """The weighted error of a polynomial."""
+
+    def error(t: mp.mpf) -> mp.mpf:
+        return (sum((c * t**p for c, p in zip(coefficients, powers)), mp.mpf(0)) - target(t)) * weight(t)
+
+    return error
+
+
 def remez(fit: Fit, powers: Sequence[int], target: Function) -> tuple[list[mp.mpf], mp.mpf]:
     """Minimax coefficients of `target` over `powers`, and the weighted error."""
     low, high = mp.mpf(fit.low), mp.mpf(fit.high)
@@ -77,10 +84,7 @@ def remez(fit: Fit, powers: Sequence[int], target: Function) -> tuple[list[mp.mp
         solution = mp.lu_solve(matrix, right)
         coefficients = [solution[k] for k in range(len(powers))]
 
-        def error(t: mp.mpf) -> mp.mpf:
-            value = sum((c * t**p for c, p in zip(coefficients, powers)), mp.mpf(0))
-            return (value - target(t)) * fit.weight(t)
-
+        error = _error(coefficients, powers, target, fit.weight)
         found = _extrema(error, low, high, count)
         if len(found) < count:
             worst = abs(solution[count - 1])
@@ -96,22 +100,27 @@ def _round(value: mp.mpf, bits: int) -> float:
     return float(np.float32(float(value))) if bits == 24 else float(value)
 
 
+def _remainder(spec: Fit, fixed: Sequence[float], first: int) -> tuple[Function, Function]:
+    """What the first coefficients leave over, and its weight, both divided by the power that comes next.
+
+    (So all is well where the interval has 0 inside, although all powers that are left vanish there.)
+    """
+    known = list(zip(fixed, spec.powers))
+
+    def target(t: mp.mpf) -> mp.mpf:
+        t = t if t else mp.mpf(2) ** -35
+        return (spec.function(t) - sum((mp.mpf(c) * t**p for c, p in known), mp.mpf(0))) / t**first
+
+    return target, lambda t: spec.weight(t) * abs(t) ** first
+
+
 def fit(spec: Fit) -> tuple[list[float], float]:
     """Rounded coefficients in the order of the powers, and the weighted error with them."""
-    fixed = list(spec.fixed)
+    fixed: list[float] = []
     while len(fixed) < len(spec.powers):
         rest = spec.powers[len(fixed) :]
-
-        # divided by the first power that is left, so that all is well where the interval has 0 inside
-        first = rest[0]
-
-        def target(t: mp.mpf) -> mp.mpf:
-            t = t if t else mp.mpf(2) ** -35
-            known = sum((mp.mpf(c) * t**p for c, p in zip(fixed, spec.powers)), mp.mpf(0))
-            return (spec.function(t) - known) / t**first
-
-        weighted = replace(spec, weight=lambda t: spec.weight(t) * abs(t) ** first)
-        coefficients, _ = remez(weighted, [p - first for p in rest], target)
+        target, weight = _remainder(spec, fixed, rest[0])
+        coefficients, _ = remez(replace(spec, weight=weight), [p - rest[0] for p in rest], target)
         fixed.append(_round(coefficients[0], spec.bits))
     low, high = mp.mpf(spec.low), mp.mpf(spec.high)
     worst = mp.mpf(0)

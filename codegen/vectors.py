@@ -48,16 +48,6 @@ def _select(scope: Scope, op: Operation) -> None:
 def _compare(scope: Scope, op: Operation) -> None:
     assert isinstance(op, vectorx.CompareOp)
     a, b = operands(scope, op)
-    predicate, f = op.predicate.data, scope.f
-    if predicate in ("false", "true"):
-        scope.values[op.result] = f.const(predicate == "true", scope.type(op.result.type))
-    else:
-        scope.values[op.result] = f.fcmp(predicate, a, b) if is_float(a.type) else f.icmp(predicate, a, b)
-
-
-def _compare(scope: Scope, op: Operation) -> None:
-    assert isinstance(op, vectorx.CompareOp)
-    a, b = operands(scope, op)
     f, predicate = scope.f, op.predicate.data
     if predicate in ("true", "false"):
         scope.values[op.result] = f.const(predicate == "true", scope.type(op.result.type))
@@ -171,7 +161,6 @@ VECTORS: Mapping[type[Operation], Translation] = {
     vector.ExtractOp: _extract,
     vector.InsertOp: _insert,
     vectorx.SelectOp: _select,
-    vectorx.CompareOp: _compare,
     vectorx.CompareOp: _compare,
     vectorx.StepOp: _step,
     vectorx.ExtractOp: _extract_dynamic,

@@ -8,7 +8,6 @@ import ml_dtypes
 import numpy as np
 import pytest
 from harness import TARGETS, Compiled, host_has_avx512
-
 from sardonyx.codegen.scope import TranslateError
 from sardonyx.dialects.target import AVX512, Target
 
@@ -17,8 +16,15 @@ pytestmark = pytest.mark.parametrize("target", TARGETS, ids=lambda t: t.cpu)
 RNG = np.random.default_rng(0)
 
 NUMPY = {
-    **{"f16": np.float16, "bf16": ml_dtypes.bfloat16, "f32": np.float32, "f64": np.float64, "i1": np.bool_},
-    **{"i8": np.int8, "i16": np.int16, "i32": np.int32, "i64": np.int64},
+    "f16": np.float16,
+    "bf16": ml_dtypes.bfloat16,
+    "f32": np.float32,
+    "f64": np.float64,
+    "i1": np.bool_,
+    "i8": np.int8,
+    "i16": np.int16,
+    "i32": np.int32,
+    "i64": np.int64,
 }
 UNSIGNED = {"i8": np.uint8, "i16": np.uint16, "i32": np.uint32, "i64": np.uint64}
 
@@ -192,8 +198,15 @@ def test_booleans(target: Target, lanes: int | None) -> None:
 
 
 INTEGER_OPS = {
-    **{"addi": np.add, "subi": np.subtract, "muli": np.multiply, "andi": np.bitwise_and, "ori": np.bitwise_or},
-    **{"xori": np.bitwise_xor, "minsi": np.minimum, "maxsi": np.maximum, "floordivsi": np.floor_divide},
+    "addi": np.add,
+    "subi": np.subtract,
+    "muli": np.multiply,
+    "andi": np.bitwise_and,
+    "ori": np.bitwise_or,
+    "xori": np.bitwise_xor,
+    "minsi": np.minimum,
+    "maxsi": np.maximum,
+    "floordivsi": np.floor_divide,
 }
 
 
@@ -287,8 +300,15 @@ def test_rounding(target: Target, element: str, lanes: int | None) -> None:
 @pytest.mark.parametrize("lanes", [2, 16])
 def test_integer_reductions(target: Target, kind: str, lanes: int) -> None:
     function = {
-        **{"add": np.add, "mul": np.multiply, "minsi": np.minimum, "maxsi": np.maximum, "and": np.bitwise_and},
-        **{"or": np.bitwise_or, "xor": np.bitwise_xor, "minui": np.minimum, "maxui": np.maximum},
+        "add": np.add,
+        "mul": np.multiply,
+        "minsi": np.minimum,
+        "maxsi": np.maximum,
+        "and": np.bitwise_and,
+        "or": np.bitwise_or,
+        "xor": np.bitwise_xor,
+        "minui": np.minimum,
+        "maxui": np.maximum,
     }[kind]
     body = f"""%t = vectorx.reduce "{kind}" %a0 : vector<{lanes}xi32> to i32
     %r = vector.broadcast %t : i32 to vector<{lanes}xi32>"""
@@ -308,8 +328,12 @@ def tree(x: np.ndarray, combine: np.ufunc) -> np.float32:
 @pytest.mark.parametrize("kind", ["add", "mul", "minimumf", "maximumf", "minnumf", "maxnumf"])
 def test_float_reductions_have_one_order(target: Target, kind: str) -> None:
     function = {
-        **{"add": np.add, "mul": np.multiply, "minimumf": np.minimum, "maximumf": np.maximum},
-        **{"minnumf": np.fmin, "maxnumf": np.fmax},
+        "add": np.add,
+        "mul": np.multiply,
+        "minimumf": np.minimum,
+        "maximumf": np.maximum,
+        "minnumf": np.fmin,
+        "maxnumf": np.fmax,
     }[kind]
     body = f"""%t = vectorx.reduce "{kind}" %a0 : vector<16xf32> to f32
     %r = vector.broadcast %t : f32 to vector<16xf32>"""
@@ -366,7 +390,9 @@ def test_gather_and_scatter(target: Target, element: str) -> None:
     """Masked, with values for the lanes that are off; a later lane wins."""
     k = Compiled(
         f"""
-func.func private @k(%d0: index, %x: memref<?x{element}>, %i: memref<?xi64>, %y: memref<?x{element}>, %z: memref<?x{element}>) {{
+func.func private @k(
+  %d0: index, %x: memref<?x{element}>, %i: memref<?xi64>, %y: memref<?x{element}>, %z: memref<?x{element}>
+) {{
   %c0 = arith.constant 0 : index
   %none = vector.load %y[%c0] : memref<?x{element}>, vector<8x{element}>
   %raw = vector.load %i[%c0] : memref<?xi64>, vector<8xi64>
@@ -412,7 +438,8 @@ func.func private @k(%d0: index, %x: memref<?xi8>, %y: memref<?xi8>, %z: memref<
   %a = vector.load %x[%c0] : memref<?xi8>, vector<{4 * lanes}xi8>
   %b = vector.load %y[%c0] : memref<?xi8>, vector<{4 * lanes}xi8>
   %c = vector.load %z[%c0] : memref<?xi32>, vector<{lanes}xi32>
-  %d = vectorx.dot "{kind}" %c, %a, %b : vector<{lanes}xi32>, vector<{4 * lanes}xi8>, vector<{4 * lanes}xi8> to vector<{lanes}xi32>
+  %d = vectorx.dot "{kind}" %c, %a, %b
+    : vector<{lanes}xi32>, vector<{4 * lanes}xi8>, vector<{4 * lanes}xi8> to vector<{lanes}xi32>
   vector.store %d, %z[%c0] : memref<?xi32>, vector<{lanes}xi32>
   func.return
 }}
