@@ -31,6 +31,12 @@ UNROLLED_REDUCTION = 160
 COLUMN_TILE = 1024
 """Columns whose sums are kept side by side."""
 
+BLOCK_LANES = 16
+"""The most lanes of a block that is transposed in registers."""
+
+BLOCK_STRETCH = 256
+"""Rows of a transposed operand that are walked through before going on along them: as many pages as a TLB holds."""
+
 ACCESS_CYCLES = 4
 """Cycles to read or write a vector, taking it to be in the last cache."""
 

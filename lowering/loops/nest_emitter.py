@@ -18,6 +18,7 @@ from .generics import Access, Generic, Shapes
 from .nests import Axis, Nest, Stage, best_vector_axis, merge_loops
 from .points import Points, Row, element_type, generic_cost
 from .stages import run_axis, run_columns, run_lanes, run_point
+from .transposes import Block, Turned, turned_operands
 
 
 @dataclass
@@ -71,14 +72,14 @@ class NestEmitter:
 
     @contextmanager
     def _rows(
-        self, axes: Sequence[Axis], pieces: Dim | None, cycles: float, inner: Scalar
-    ) -> Generator[tuple[Row, Scalar]]:
-        """Opens the row loops, and one over `pieces` of each row: yields the row and the piece's number.
+        self, axes: Sequence[Axis], pieces: Sequence[Dim], cycles: float, inner: Scalar
+    ) -> Generator[tuple[Row, list[Scalar]]]:
+        """Opens the row loops, and loops over `pieces` of each row: yields the row and the pieces' numbers.
 
         An iteration has `inner` points of so many cycles.
         """
         builder = self.builder
-        extents = [*map(self.extent, axes), *([] if pieces is None else [pieces])]
+        extents = [*map(self.extent, axes), *pieces]
         with ExitStack() as stack:
             count = 0 if self.small else policy.flattened_rows(extents)
             indices: list[Scalar] = []
@@ -92,7 +93,7 @@ class NestEmitter:
             for extent in extents[count:]:
                 indices.append(stack.enter_context(builder.loop(0, builder.dim(extent))).index)
             row = Row({axis[-1]: Lanes(i) for axis, i in zip(axes, indices)}, thread, builder.depth)
-            yield row, 0 if pieces is None else indices[-1]
+            yield row, indices[len(axes) :]
 
     def _grain(self, cycles: float, inner: Scalar) -> Scalar:
         builder = self.builder
@@ -115,20 +116,39 @@ class NestEmitter:
     # A pointwise nest: the loops may be ordered and merged at will
 
     def _run_pure(self) -> None:
-        builder, stage, axes = self.builder, self.nest.stages[0], list(self.row_axes)
+        axes = list(self.row_axes)
         lanes = self._map_lanes(self.generics)
         if not axes or lanes == 1:
-            with self._rows(axes, None, self.cost, 1) as (row, _):
-                run_point(self._points(stage, row, 1))
+            with self._rows(axes, (), self.cost, 1) as (row, _):
+                run_point(self._points(self.nest.stages[0], row, 1))
             return
         vector = axes.pop(best_vector_axis(axes, self.generics, self.shapes))
+        turned = turned_operands(axes, vector, self.generics, self.shapes)
+        if turned is None:
+            self._run_flat(axes, vector, lanes)
+        else:
+            self._run_blocks(axes, vector, turned, min(lanes, policy.BLOCK_LANES))
+
+    def _run_flat(self, axes: Sequence[Axis], vector: Axis, lanes: int) -> None:
+        """Vectors along one loop, inside of the others."""
         size = self.extent(vector)
         chunk = self._chunk(axes, size, lanes)
-        pieces = None if chunk is None else (size + (chunk - 1)) // chunk
-        inner = builder.dim(size) if chunk is None else chunk
-        with self._rows(axes, pieces, self.cost / lanes, inner) as (row, piece):
-            lower, count = self._piece(size, chunk, piece)
-            run_axis(self._points(stage, row, lanes), [vector], lower, count)
+        pieces = [] if chunk is None else [(size + (chunk - 1)) // chunk]
+        inner = self.builder.dim(size) if chunk is None else chunk
+        with self._rows(axes, pieces, self.cost / lanes, inner) as (row, numbers):
+            lower, count = self._piece(size, chunk, numbers[0] if numbers else 0)
+            run_axis(self._points(self.nest.stages[0], row, lanes), [vector], lower, count)
+
+    def _run_blocks(self, axes: list[Axis], along: Axis, turned: Turned, lanes: int) -> None:
+        """Blocks of two loops, in the order that keeps a stretch of the rows that are read in the caches."""
+        across = axes.pop(turned.axis)
+        size, stretch = self.extent(along), policy.BLOCK_STRETCH
+        pieces = [(size + (stretch - 1)) // stretch, (self.extent(across) + (lanes - 1)) // lanes]
+        cycles = self.cost + 2 * policy.ACCESS_CYCLES
+        with self._rows(axes, pieces, cycles, min(stretch, policy.estimate([size]))) as (row, (piece, block)):
+            points = self._points(self.nest.stages[0], row, lanes)
+            start, count = self._piece(size, stretch, piece)
+            Block(points, along, across, turned.accesses, self.space).run(start, count, block)
 
     def _piece(self, size: Dim, length: int | None, number: Scalar) -> tuple[Scalar, Scalar]:
         """Start and length of one piece of an extent; None: the whole."""
@@ -153,7 +173,7 @@ class NestEmitter:
 
     def _run_rows(self) -> None:
         lanes = self.target.lanes(4)
-        with self._rows(self.row_axes, None, self.cost / lanes, self._inner_points()) as (row, _):
+        with self._rows(self.row_axes, (), self.cost / lanes, self._inner_points()) as (row, _):
             for stage in self.nest.stages:
                 run_lanes(self._points(stage, row, self._stage_lanes(stage)))
 
@@ -177,7 +197,7 @@ class NestEmitter:
         tile = policy.column_tile(width, lanes)
         pieces = (width + (tile - 1)) // tile
         cycles = self.cost * min(tile, policy.estimate([width])) / lanes
-        with self._rows(self.row_axes, pieces, cycles, self._inner_points()) as (row, piece):
+        with self._rows(self.row_axes, [pieces], cycles, self._inner_points()) as (row, [piece]):
             start, count = self._piece(width, tile, piece)
             row = replace(row, start=start, count=count)
             for stage in self.nest.stages:
