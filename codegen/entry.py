@@ -22,7 +22,16 @@ from xdsl.ir import Operation
 
 from ..dialects import dims, kernel, onnx
 from ..dialects.target import Target
-from .entry_builder import Entry, EntryBuilder, EntryError, Handler, KernelInfo
+from .entry_builder import (
+    Entry,
+    EntryBuilder,
+    EntryError,
+    Handler,
+    KernelInfo,
+    host_value,
+    overridable_inputs,
+    tensor_dims,
+)
 from .entry_control import lower_if, lower_loop, lower_scan
 from .entry_ops import assume, bind, call_host, call_kernel, constant, finish, tensor_of_dims, view
 
@@ -55,4 +64,14 @@ def entry_needs(kernels: Mapping[str, KernelInfo]) -> frozenset[str]:
     return frozenset(info.symbol for info in kernels.values())
 
 
-__all__ = ["HANDLERS", "Entry", "EntryError", "KernelInfo", "entry_needs", "main_to_llvm"]
+__all__ = [
+    "HANDLERS",
+    "Entry",
+    "EntryError",
+    "KernelInfo",
+    "entry_needs",
+    "host_value",
+    "main_to_llvm",
+    "overridable_inputs",
+    "tensor_dims",
+]
