@@ -1,12 +1,13 @@
 """Template "conv": convolution of any number of spatial axes, channels first.
 
 Inputs x [N, C, ...], w [M, C / group, ...]; result [N, M, ...].  Config: `pads` (those before, then those after; the
-latter follow from the result's sizes), `strides`, `dilations`, `group`, `kernel_shape`; with `tile_rows`, w was a
-constant and is `packing.pack_rows(w.reshape(group, M / group, -1), tile_rows)`, one axis.
+latter follow from the result's sizes), `strides`, `dilations`, `group`, `kernel_shape`; with `packed` = [rows, vectors,
+pixels], w was a constant and is `packing.pack_conv(w, group, rows, vectors * lanes, pixels)`, one axis.
 
-A tile is some output channels by some vectors of output positions; a step of its inner loop is one input channel and
-tap.  Positions are numbered through the padded image, so that a vector runs over the ends of rows (see `window`), and
-the sum of an element goes over channels, then taps, in one chain, whatever the tile.
+A tile is some output channels by some vectors of output positions, or some positions by some vectors of channels; a
+step of its inner loop is one input channel and tap.  Positions are numbered through the padded image, so that a tile
+runs over the ends of rows (see `window`), and the sum of an element goes over channels, then taps, in one chain,
+whatever the tile.
 """
 
 from __future__ import annotations
@@ -18,55 +19,35 @@ from xdsl.dialects import tensor
 from xdsl.ir import BlockArgument, Operation, SSAValue
 
 from ...dialects import kernel
-from ...dialects.dims import Dim, as_dim
-from ...dialects.target import Target
-from ..loop_builder import INDEX
 from ..policy import GRAIN_CYCLES
 from ..template import TemplateContext
+from .conv_plan import ConvPlan, choose, plan_of
 from .emit import Emitter, Ix, plain
-from .matmul import element_type, number
-from .panels import pack_across, slack
+from .matmul import element_type
+from .panels import pack_across, slack, transpose
 from .phase_image import phase_image
-from .register_tile import Factors, Products, RegisterTile, largest_rows
-from .window import ONE, ZERO, Convolution, product, read_convolution
+from .register_tile import Factors, Products, RegisterTile
+from .window import ZERO, Convolution, dims_list, product, read_convolution
 
 OWN_IMAGE_GROUPS = 4
 """From so many groups on, a unit of work is one group of one image, and copies its channels itself."""
-TYPICAL_POSITIONS = 784
-"""Output positions that a tile is chosen for where they are not known."""
-
-
-def choose_tile(products: Products, rows: Dim, positions: Dim, target: Target) -> RegisterTile:
-    """The tile with the least work: whole tiles, counted in the instructions that limit a step."""
-    lanes = target.lanes(products.bytes)
-    registers = target.vector_registers - (0 if products.fused else 1)
-    height = rows.value if rows.is_const else largest_rows(registers, 2)
-    width = positions.value if positions.is_const else TYPICAL_POSITIONS
-    best: tuple[float, RegisterTile] | None = None
-    for vectors in range(1, 9):
-        for tile_rows in range(1, min(height, largest_rows(registers, vectors)) + 1):
-            tiles = -(-height // tile_rows) * -(-width // (vectors * lanes))
-            # two sums a cycle, unless fewer than 8 are in flight; two loads a cycle, vectors across lines count twice
-            sums = max(tile_rows * vectors, 8)
-            cycles = max(sums, tile_rows + 2 * vectors) / 2 + 0.5
-            if best is None or tiles * cycles < best[0]:
-                best = (tiles * cycles, RegisterTile(tile_rows, vectors, lanes))
-    assert best is not None
-    return best[1]
 
 
 def build(context: TemplateContext, op: kernel.TemplateOp) -> None:
     """Emits the convolution."""
     x, w = op.inputs[0], op.inputs[1]
-    packed_rows = number(op, "tile_rows")
+    packed = [d.value for d in dims_list(op.config.data.get("packed"))]
     convolution = read_convolution(
-        op, context.dims(x), None if packed_rows else context.dims(w), context.dims(op.results_[0])
+        op, context.dims(x), None if packed else context.dims(w), context.dims(op.results_[0])
     )
     products = Products(element_type(x))
-    tile = choose_tile(products, convolution.rows, convolution.windows.positions, context.target)
-    if packed_rows not in (None, tile.rows):
-        raise ValueError(f"weights packed for {packed_rows} rows, but the tile has {tile.rows}")
-    ConvBuilder(Emitter(context.builder), context, op, convolution, products, tile, packed_rows is not None).build()
+    if packed:
+        rows, vectors, pixels = packed
+        tile = RegisterTile(rows, vectors, context.target.lanes(products.bytes))
+        plan = plan_of(convolution, products, context.target, tile, bool(pixels))
+    else:
+        plan = choose(convolution, products, context.target)
+    ConvBuilder(Emitter(context.builder), context, op, convolution, products, plan, bool(packed)).build()
 
 
 @dataclass(frozen=True)
@@ -88,11 +69,16 @@ class ConvBuilder:
         op: kernel.TemplateOp,
         convolution: Convolution,
         products: Products,
-        tile: RegisterTile,
+        plan: ConvPlan,
         packed: bool,
     ) -> None:
         self.e, self.context, self.op = e, context, op
-        self.convolution, self.products, self.tile, self.packed = convolution, products, tile, packed
+        self.convolution, self.products, self.plan, self.packed = convolution, products, plan, packed
+        self.tile = plan.tile
+        # a tile's channels and positions
+        self.height, self.width = self.tile.rows, self.tile.columns
+        if plan.pixels:
+            self.height, self.width = self.width, self.height
         self.windows = convolution.windows
         self.x = context.buffer(op.inputs[0])
         self.flat = self.windows.is_flat and flat_epilogue(context, op, len(self.windows.axes))
@@ -103,9 +89,9 @@ class ConvBuilder:
         if any(d == ZERO for d in result):
             return
         self.rows, self.steps = e.dim(c.rows), e.dim(c.steps)
-        self.row_tiles = self.rows.ceildiv(self.tile.rows)
+        self.row_tiles = self.rows.ceildiv(self.height)
         self.positions = e.dim(self.windows.positions)
-        self.position_tiles = self.positions.ceildiv(self.tile.columns)
+        self.position_tiles = self.positions.ceildiv(self.width)
         self.weights = self.context.buffer(self.op.inputs[1]) if self.packed else self.pack_weights()
         self.image, self.table = phase_image(self.context, e, self.products, self.windows)
         if self.windows.is_plain:
@@ -116,21 +102,21 @@ class ConvBuilder:
             self.shared_images()
 
     def pack_weights(self) -> SSAValue:
-        """[group, tile, step, row of the tile]; below the last row it is repeated, and what that gives is not stored."""
-        e, c, tile = self.e, self.convolution, self.tile
-        tiles = (c.rows + (tile.rows - 1)) // tile.rows
-        size = tiles * c.groups * c.steps * tile.rows + slack(tile.lanes, tile.rows)
+        """[group, tile, step, channel of the tile]; behind the last channel is anything, which is not stored."""
+        e, c, height = self.e, self.convolution, self.height
+        tiles = (c.rows + (height - 1)) // height
+        size = tiles * c.groups * c.steps * height + slack(self.tile.lanes, height)
         packed = self.context.scratch(self.products.sums, size)
         source = self.context.buffer(self.op.inputs[1])
-        # whole tiles overlap at their ends, so they are packed in order, by one thread
+        # whole vectors overlap the next tile, so tiles are packed in order, by one thread
         with e.loop(0, c.groups) as groups, e.loop(0, self.row_tiles) as tiles_loop:
-            first, group_row = tiles_loop.index * tile.rows, groups.index * self.rows
+            first, group_row = tiles_loop.index * height, groups.index * self.rows
 
             def row_at(r: int) -> Ix:
                 return ((first + r).min(self.rows - 1) + group_row) * self.steps
 
-            at = (groups.index * self.row_tiles + tiles_loop.index) * (self.steps * tile.rows)
-            pack_across(e, self.products, source, row_at, tile.rows, self.steps, packed, at, tile.rows)
+            at = (groups.index * self.row_tiles + tiles_loop.index) * (self.steps * height)
+            pack_across(e, self.products, source, row_at, height, self.steps, packed, at, height)
         return packed
 
     # The three ways in which images come to the tiles
@@ -142,17 +128,22 @@ class ConvBuilder:
         extent = count * c.groups * self.position_tiles * self.row_tiles
         work = self.steps * (self.tile.rows * self.tile.vectors // 2 + 1)
         grain = e.ix(GRAIN_CYCLES) // work.max(1) + 1
+        outer, inner = self.position_tiles, self.row_tiles
+        if self.plan.rows_outside:
+            outer, inner = inner, outer
         with e.parallel(extent, grain) as (lower, upper, thread):
             sums = self.take_sums(thread)
-            with e.loop(lower // self.row_tiles, (upper - 1) // self.row_tiles + 1, nonempty=True) as items:
-                start = items.index * self.row_tiles
-                position = items.index % self.position_tiles * self.tile.columns
-                group = items.index // self.position_tiles % c.groups
-                number = items.index // (self.position_tiles * c.groups)
+            with e.loop(lower // inner, (upper - 1) // inner + 1, nonempty=True) as items:
+                start = items.index * inner
+                group = items.index // outer % c.groups
+                number = items.index // (outer * c.groups)
                 channels = (number * c.groups + group) * e.dim(c.depth)
                 view = ImageView(buffer, channels * channel, channel)
-                rows = (lower - start).max(0), (upper - start).min(self.row_tiles)
-                self.tiles(view, first + number, group, position, rows, sums)
+                with e.loop((lower - start).max(0), (upper - start).min(inner)) as tiles:
+                    row, position = tiles.index, items.index % outer
+                    if self.plan.rows_outside:
+                        row, position = position, row
+                    self.position_tile(view, first + number, group, position * self.width, row, sums)
 
     def shared_images(self) -> None:
         """Some images are copied, then their tiles computed."""
@@ -160,7 +151,7 @@ class ConvBuilder:
         channels = c.depth * c.groups
         chunk = self.images_at_once()
         # vectors of the last position and tap may reach behind the last channel
-        size = self.windows.channel * channels * chunk + self.tile.columns
+        size = self.windows.channel * channels * chunk + self.width
         buffer = self.context.scratch(self.products.sums, size)
         plane, channel = e.dim(product([a.size for a in self.windows.axes])), e.dim(self.windows.channel)
         images = e.dim(c.images)
@@ -194,7 +185,7 @@ class ConvBuilder:
         grain = e.ix(GRAIN_CYCLES) // work.max(1) + 1
         with e.parallel(e.dim(c.images) * c.groups, grain) as (lower, upper, thread):
             sums, row = self.take_sums(thread), self.take_row(thread)
-            size = self.windows.channel * c.depth + self.tile.columns
+            size = self.windows.channel * c.depth + self.width
             buffer = self.context.scratch(self.products.sums, size, thread)
             with e.loop(lower, upper, nonempty=True) as units:
                 number, group = units.index // c.groups, units.index % c.groups
@@ -202,12 +193,16 @@ class ConvBuilder:
                     source = (units.index * depth + copied.index) * plane
                     self.image.copy_channel(self.x, source, buffer, copied.index * channel, row)
                 view = ImageView(buffer, e.ix(0), channel)
-                with e.loop(0, self.positions, self.tile.columns) as positions:
-                    self.tiles(view, number, group, positions.index, (e.ix(0), self.row_tiles), sums)
+                with (
+                    e.loop(0, self.positions, self.width) as positions,
+                    e.loop(0, self.row_tiles) as rows,
+                ):
+                    self.position_tile(view, number, group, positions.index, rows.index, sums)
 
     def take_sums(self, thread: SSAValue) -> SSAValue:
-        """A tile's sums, and a vector more that the stores may read."""
-        size = self.tile.rows * self.tile.columns + self.tile.lanes
+        """A tile's sums (in whole squares where they are turned), and a vector more that the stores may read."""
+        tile = self.tile
+        size = (tile.lanes if self.plan.pixels else tile.rows) * tile.columns + tile.lanes
         return self.context.scratch(self.products.sums, size, thread)
 
     def take_row(self, thread: SSAValue) -> SSAValue | None:
@@ -216,73 +211,135 @@ class ConvBuilder:
 
     # Tiles
 
-    def tiles(
-        self, view: ImageView, number: Ix, group: Ix, position: Ix, rows: tuple[Ix, Ix], sums: SSAValue
+    def position_tile(
+        self, view: ImageView, number: Ix, group: Ix, position: Ix, row_tile: Ix, sums: SSAValue
     ) -> None:
-        """The tiles of all output channels of a group (of the row tiles from rows[0] to rows[1]) at some positions."""
-        e, tile = self.e, self.tile
-        with e.loop(*rows) as loop:
-            first = loop.index * tile.rows
-            weights_at = (group * self.row_tiles + loop.index) * (self.steps * tile.rows)
+        """The sums of some output channels of a group at some positions, and their stores."""
+        e, rest = self.e, self.windows.positions
+        if not (self.plan.pixels and self.windows.is_plain):
+            self.one_tile(self.tile, view, number, group, position, row_tile, sums)
+            return
+        # scalars cannot be masked, and behind the last position the input may end: the last tile has its own height
+        left = rest.value % self.tile.rows
+        if left == 0:
+            self.one_tile(self.tile, view, number, group, position, row_tile, sums)
+            return
+        whole = (position + self.tile.rows).compare("sle", self.positions)
+        with e.when(whole):
+            self.one_tile(self.tile, view, number, group, position, row_tile, sums)
+        with e.when((position + self.tile.rows).compare("sgt", self.positions)):
+            last = RegisterTile(left, self.tile.vectors, self.tile.lanes)
+            self.one_tile(last, view, number, group, position, row_tile, sums)
+
+    def one_tile(
+        self, tile: RegisterTile, view: ImageView, number: Ix, group: Ix, position: Ix, row_tile: Ix, sums: SSAValue
+    ) -> None:
+        e = self.e
+        first = row_tile * self.height
+        weights_at = (group * self.row_tiles + row_tile) * (self.steps * self.height)
+        if self.plan.pixels:
+            self.keep_turned(self.accumulate_pixels(tile, view, position, weights_at), tile, sums)
+        else:
             for i, total in enumerate(self.accumulate(view, position, weights_at)):
                 e.store_vector(total, sums, i * tile.lanes)
-            count = (self.rows - first).min(tile.rows)
-            self.store(number, group * self.rows + first, count, position, sums)
+        count = (self.rows - first).min(self.height)
+        self.store(number, group * self.rows + first, count, position, sums)
+
+    def keep_turned(self, totals: list[SSAValue], tile: RegisterTile, sums: SSAValue) -> None:
+        """sums[channel, position] from vectors of channels, one for each position."""
+        e, lanes = self.e, tile.lanes
+        zero = e.constant(0, self.products.sums, lanes)
+        for v in range(tile.vectors):
+            square = totals[v :: tile.vectors] + [zero] * (lanes - tile.rows)
+            for i, vector in enumerate(transpose(e, square)):
+                e.store_vector(vector, sums, (v * lanes + i) * lanes)
+
+    def tap_offset(self, view: ImageView, position: Ix, indices: list[Ix]) -> tuple[Ix, Ix]:
+        """For a (channel, tap): the place of a position in the image, and the number of the step."""
+        channel = indices[0]
+        at, step = channel * view.channel + view.start, channel
+        if self.table is not None:
+            step = channel * self.e.dim(self.windows.taps) + indices[1]
+            at = self.e.load_index(self.table, indices[1]) + at
+        return at + position, step
+
+    @property
+    def steps_nest(self) -> list[Ix]:
+        """The loops over channels and taps."""
+        taps = [] if self.table is None else [self.e.dim(self.windows.taps)]
+        return [self.e.dim(self.convolution.depth), *taps]
 
     def accumulate(self, view: ImageView, position: Ix, weights_at: Ix) -> list[SSAValue]:
-        e, tile = self.e, self.tile
+        """Rows are channels, vectors are positions."""
+        e, tile, plan = self.e, self.tile, self.plan
         masks: list[SSAValue] = []
         if self.windows.is_plain and not self.covers_whole_tiles():
             # the input ends where its last position does
             masks = [e.mask(self.positions - position - v * tile.lanes, tile.lanes) for v in range(tile.vectors)]
-        taps = e.dim(self.windows.taps)
-        table = self.table
 
         def factors(indices: list[Ix]) -> Factors:
-            channel = indices[0]
-            at, step = channel * view.channel + view.start, channel
-            if table is not None:
-                step = channel * taps + indices[1]
-                at = e.load_index(table, indices[1]) + at
-            at = at + position
+            at, step = self.tap_offset(view, position, indices)
             weight = step * tile.rows + weights_at
+            places = [at + v * tile.lanes for v in range(tile.vectors)]
+            for place in places if plan.channels_ahead else ():
+                e.prefetch(view.buffer, place + view.channel * plan.channels_ahead)
+            for place in places if plan.tiles_ahead else ():
+                e.prefetch(view.buffer, place + plan.tiles_ahead * tile.columns, 2)
+            if plan.steps_ahead:
+                e.prefetch(self.weights, weight + plan.steps_ahead * tile.rows)
             vectors = [
-                e.load_vector(view.buffer, at + v * tile.lanes, tile.lanes, masks[v] if masks else None)
-                for v in range(tile.vectors)
+                e.load_vector(view.buffer, place, tile.lanes, masks[v] if masks else None)
+                for v, place in enumerate(places)
             ]
             return vectors, lambda r: e.load(self.weights, weight + r)
 
-        extents = [e.dim(self.convolution.depth)] + ([taps] if table is not None else [])
-        return tile.accumulate(e, self.products, extents, factors)
+        return tile.accumulate(e, self.products, self.steps_nest, factors)
+
+    def accumulate_pixels(self, tile: RegisterTile, view: ImageView, position: Ix, weights_at: Ix) -> list[SSAValue]:
+        """Rows are positions, vectors are channels."""
+        e, plan = self.e, self.plan
+
+        def factors(indices: list[Ix]) -> Factors:
+            at, step = self.tap_offset(view, position, indices)
+            weight = step * tile.columns + weights_at
+            vectors: list[SSAValue] = []
+            for v in range(tile.vectors):
+                if plan.steps_ahead:
+                    e.prefetch(self.weights, weight + (plan.steps_ahead * tile.columns + v * tile.lanes))
+                vectors.append(e.load_vector(self.weights, weight + v * tile.lanes, tile.lanes))
+            return vectors, lambda r: e.load(view.buffer, at + r)
+
+        return tile.accumulate(e, self.products, self.steps_nest, factors)
 
     def covers_whole_tiles(self) -> bool:
         positions = self.windows.positions
-        return positions.is_const and positions.value % self.tile.columns == 0
+        return positions.is_const and positions.value % self.width == 0
 
     # Stores
 
     def store(self, number: Ix, channel: Ix, count: Ix, position: Ix, sums: SSAValue) -> None:
         """The epilogue and the stores of a tile: of `count` channels, the positions that are output elements."""
-        e, tile = self.e, self.tile
+        e, lanes = self.e, self.tile.lanes
         axes = len(self.windows.axes)
+        end = (position + self.width).min(self.positions)
         if self.flat:
-            for v in range(tile.vectors):
-                at = position + v * tile.lanes
-                mask = None if self.covers_whole_tiles() else e.mask(self.positions - at, tile.lanes)
+            for start in range(0, self.width, lanes):
+                at = position + start
+                whole = self.covers_whole_tiles() and start + lanes <= self.width
+                mask = None if whole else e.mask(end - at, lanes)
                 indices = [*[e.ix(0)] * (axes - 1), at]
-                self.store_channels(number, channel, count, e.ix(v * tile.lanes), indices, mask, sums)
+                self.store_channels(number, channel, count, e.ix(start), indices, mask, sums)
             return
         last = self.windows.axes[-1]
         pitch, width = e.dim(self.windows.extents[-1]), e.dim(last.out)
-        end = (position + tile.columns).min(self.positions)
         with e.loop(position // pitch, (end - 1) // pitch + 1, nonempty=True) as rows:
             start = rows.index * pitch
             first, stop = (position - start).max(0), (end - start).min(width)
             outer, inside = self.outer_index(rows.index)
             if inside is not None:
                 stop = e.select_index(inside, stop, 0)
-            with e.loop(first, stop, tile.lanes) as columns:
-                mask = e.mask(stop - columns.index, tile.lanes)
+            with e.loop(first, stop, lanes) as columns:
+                mask = e.mask(stop - columns.index, lanes)
                 from_sum = columns.index + (start - position)
                 self.store_channels(number, channel, count, from_sum, [*outer, columns.index], mask, sums)
 
@@ -315,7 +372,8 @@ class ConvBuilder:
         kept = self.op.epilogue
         stored = kept.block.args[0].type if kept is not None else element_type(self.op.results_[0])
         with e.loop(0, count, nonempty=True) as loop:
-            value = e.load_vector(sums, loop.index * tile.columns + from_sum, tile.lanes)
+            pitch = tile.lanes if self.plan.pixels else tile.columns
+            value = e.load_vector(sums, loop.index * pitch + from_sum, tile.lanes)
             value = self.products.narrow(e, value, stored)
             indices = [number, loop.index + channel, *position]
             self.context.store(self.op, [value], [plain(i) for i in indices], mask)
@@ -340,6 +398,3 @@ def flat_epilogue(context: TemplateContext, op: kernel.TemplateOp, axes: int) ->
         )
 
     return all(reads_along(use.operation) for a in arguments for use in a.uses)
-
-
-__all__ = ["INDEX", "ONE", "as_dim", "build", "choose_tile"]

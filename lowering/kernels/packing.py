@@ -24,3 +24,9 @@ def pack_rows(matrices: NDArray[Any], rows: int) -> NDArray[Any]:
     padded = np.zeros((groups, tiles * rows, depth), matrices.dtype)
     padded[:, :height] = matrices
     return np.ascontiguousarray(padded.reshape(groups, tiles, rows, depth).swapaxes(2, 3)).reshape(-1)
+
+
+def pack_conv(weights: NDArray[Any], groups: int, rows: int, columns: int, pixels: bool) -> NDArray[Any]:
+    """[M, C / group, ...] as the conv template reads it with a tile of `rows` by `columns`."""
+    matrices = weights.reshape(groups, weights.shape[0] // groups, -1)
+    return pack_rows(matrices, columns if pixels else rows)
