@@ -30,14 +30,12 @@ def loop(
     trips = count() if trip_count is None else range(integer_of(trip_count))
     going = np.array(True) if cond is None else cond
     for i in trips:
-        if cond is not None and not scalar_of(going):
+        if cond is not None and not scalar_of(np.asarray(going)):
             break
         going, *results = body(np.array(i, dtype=np.int64), going, *carried)
         carried = results[: len(carried)]
         for into, value in zip(scanned, results[len(carried) :], strict=True):
-            assert isinstance(value, np.ndarray)
-            into.append(value)
-        assert isinstance(going, np.ndarray)
+            into.append(np.asarray(value))
     return (*carried, *(np.stack(s) if s else np.zeros(0, np.float32) for s in scanned))
 
 
@@ -61,13 +59,13 @@ def scan(
     scanned: list[list[Array]] = [[] for _ in range(outputs - len(states))]
     for t in range(steps):
         elements = [
-            np.take(x, steps - 1 - t if back else t, axis=a) for x, a, back in zip(sources, axes, backward, strict=True)
+            np.asarray(np.take(x, steps - 1 - t if back else t, axis=a))
+            for x, a, back in zip(sources, axes, backward, strict=True)
         ]
         results = body(*states, *elements)
         states = list(results[: len(states)])
         for into, value in zip(scanned, islice(results, len(states), None), strict=True):
-            assert isinstance(value, np.ndarray)
-            into.append(value)
+            into.append(np.asarray(value))
     prepend = scan_output_directions or [0] * len(scanned)
     places = scan_output_axes or [0] * len(scanned)
     collected = [

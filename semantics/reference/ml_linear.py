@@ -49,7 +49,7 @@ def linear_classifier(
     labels = classlabels_strings or classlabels_ints or ()
     if scores.shape[1] == 1 and len(labels) == 2:
         chosen = (scores[:, 0] > 0).astype(np.int64)
-        table = binary_scores(transformed(scores, post_transform)[:, 0], post_transform, probability=True)
+        table = binary_scores(transformed(scores, post_transform)[:, 0], "NONE", probability=True)
     else:
         chosen, table = np.argmax(scores, axis=1), transformed(scores, post_transform)
     return labels_of(chosen, classlabels_strings, classlabels_ints), delivered(table)
@@ -90,7 +90,7 @@ def svm_regressor(
         vectors = np.array(support_vectors, dtype=np.float64).reshape(n_supports, -1)
         scores = _kernel(rows, vectors, kernel_type, kernel_params) @ weights
     else:
-        scores = _kernel(rows, weights[None], kernel_type, kernel_params)[:, 0]
+        scores = rows @ weights
     scores = scores[:, None] + rho[0]
     if one_class:
         return delivered(np.where(scores > 0, 1.0, -1.0))
@@ -165,7 +165,7 @@ def svm_classifier(
     rows, weights = _rows(x), np.array(coefficients, dtype=np.float64)
     classes = len(classlabels_strings or classlabels_ints or ())
     if not vectors_per_class:
-        scores = _kernel(rows, weights.reshape(classes, -1), kernel_type, kernel_params) + rho[0]
+        scores = rows @ weights.reshape(classes, -1).T + rho[0]
         chosen = np.argmax(scores, axis=1)
         return labels_of(chosen, classlabels_strings, classlabels_ints), delivered(transformed(scores, post_transform))
     vectors = np.array(support_vectors, dtype=np.float64).reshape(sum(vectors_per_class), -1)

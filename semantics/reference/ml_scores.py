@@ -45,11 +45,13 @@ def labels_of(chosen: Array, words: Sequence[str] | None, numbers: Sequence[int]
 
 
 def binary_scores(score: Array, transform: str, probability: bool) -> Array:
-    """Two columns from the one score of the second class: its complement, or for raw scores its negative."""
-    if probability:
-        return np.stack([1.0 - score, score], axis=1)
-    pair = np.stack([-score, score], axis=1)
-    return post_transform(pair, transform) if transform == "LOGISTIC" else pair
+    """Two columns from the one score of the second class: its complement, or for raw scores its negative.
+
+    Only LOGISTIC changes them (the other transforms are of several scores).
+    """
+    if transform == "LOGISTIC":
+        return post_transform(np.stack([-score, score], axis=1), transform)
+    return np.stack([1.0 - score if probability else -score, score], axis=1)
 
 
 def delivered(scores: Array) -> Array:

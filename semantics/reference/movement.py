@@ -23,16 +23,20 @@ def size(data: Array, /) -> Array:
 
 
 def reshape(data: Array, target: Array, /, *, allowzero: int = 0) -> Array:
-    sizes = integers(target)
-    if not allowzero:
-        sizes = [data.shape[i] if n == 0 else n for i, n in enumerate(sizes)]
+    asked = integers(target)
+    copied = [i for i, n in enumerate(asked) if n == 0 and not allowzero]
+    if copied and copied[-1] >= data.ndim:
+        raise ValueError(f"Reshape to {asked} copies axis {copied[-1]} of {list(data.shape)}")
+    sizes = [data.shape[i] if i in copied else n for i, n in enumerate(asked)]
     if -1 in sizes:
-        rest = int(np.prod([n for n in sizes if n != -1], dtype=np.int64))
+        # a copied axis counts on neither side, so that -1 is determined for an empty batch too
+        inside = int(np.prod([n for i, n in enumerate(data.shape) if i not in copied], dtype=np.int64))
+        rest = int(np.prod([n for i, n in enumerate(sizes) if n != -1 and i not in copied], dtype=np.int64))
         if sizes.count(-1) > 1 or rest == 0:
-            raise ValueError(f"Reshape to {integers(target)} does not determine -1")
-        sizes[sizes.index(-1)] = data.size // rest
+            raise ValueError(f"Reshape to {asked} does not determine -1")
+        sizes[sizes.index(-1)] = inside // rest
     if any(n < 0 for n in sizes) or int(np.prod(sizes, dtype=np.int64)) != data.size:
-        raise ValueError(f"cannot reshape {list(data.shape)} to {integers(target)}")
+        raise ValueError(f"cannot reshape {list(data.shape)} to {asked}")
     return data.reshape(sizes)
 
 

@@ -25,21 +25,29 @@ class Axis:
     """The region of interest, normalized."""
 
     def coordinates(self, mode: str) -> Array:
-        """The place in the original axis of each resized element."""
-        x = np.arange(self.resized, dtype=np.float64)
+        """The place in the original axis of each resized element.
+
+        In float32, as scales are: 1.5 / 0.6 is then 2.5, which decides what is nearest.
+        """
+        return double(self._coordinates(mode))
+
+    def _coordinates(self, mode: str) -> Array:
+        x = np.arange(self.resized, dtype=np.float32)
+        scale = np.float32(self.scale)
         if mode == "half_pixel":
-            return (x + 0.5) / self.scale - 0.5
+            return (x + np.float32(0.5)) / scale - np.float32(0.5)
         if mode == "half_pixel_symmetric":
-            adjustment = self.resized / (self.scale * self.extent)
-            return self.extent / 2 * (1 - adjustment) + (x + 0.5) / self.scale - 0.5
+            adjustment = np.float32(self.resized) / (scale * np.float32(self.extent))
+            offset = np.float32(self.extent / 2) * (1 - adjustment)
+            return offset + (x + np.float32(0.5)) / scale - np.float32(0.5)
         if mode == "pytorch_half_pixel":
-            return (x + 0.5) / self.scale - 0.5 if self.resized > 1 else np.zeros_like(x)
+            return (x + np.float32(0.5)) / scale - np.float32(0.5) if self.resized > 1 else np.zeros_like(x)
         if mode == "align_corners":
             # the length that a scale asks for counts, before it is rounded down: the standard's tests have it so
-            asked = self.scale * self.extent
-            return x * ((self.extent - 1) / (asked - 1)) if self.resized > 1 else np.zeros_like(x)
+            asked = scale * np.float32(self.extent)
+            return x * np.float32(self.extent - 1) / (asked - 1) if self.resized > 1 else np.zeros_like(x)
         if mode == "asymmetric":
-            return x / self.scale
+            return x / scale
         if mode == "tf_crop_and_resize":
             last = self.extent - 1
             if self.resized > 1:
@@ -211,7 +219,7 @@ def grid_sample(
     for axis, extent in enumerate(spatial):
         g = double(grid)[..., rank - 1 - axis]
         at = (g + 1) / 2 * (extent - 1) if align_corners else ((g + 1) * extent - 1) / 2
-        places.append(_into_bounds(at, extent, bool(align_corners), padding_mode))
+        places.append(_reflected_into(at, extent, bool(align_corners)) if padding_mode == "reflection" else at)
     if mode == "nearest":
         taps, kernel = [0], None
         bases = [np.rint(p) for p in places]
@@ -249,15 +257,10 @@ def _bounds(extent: int, align_corners: bool) -> tuple[float, float]:
     return (0.0, extent - 1.0) if align_corners else (-0.5, extent - 0.5)
 
 
-def _into_bounds(at: Array, extent: int, align_corners: bool, padding_mode: str) -> Array:
-    """Places outside the image moved to its border or mirrored into it."""
+def _reflected_into(at: Array, extent: int, align_corners: bool) -> Array:
+    """Places outside the image mirrored into it."""
     low, high = _bounds(extent, align_corners)
-    outside = (at < low) | (at > high)
-    if padding_mode == "border":
-        return np.where(outside, np.clip(at, 0, extent - 1), at)
-    if padding_mode == "reflection":
-        return np.where(outside, _reflected(at, low, high), at)
-    return at
+    return np.where((at < low) | (at > high), _reflected(at, low, high), at)
 
 
 def _reflected(at: Array, low: float, high: float) -> Array:
