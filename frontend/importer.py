@@ -33,7 +33,7 @@ from xdsl.ir import Attribute, Block, BlockArgument, Operation, Region, SSAValue
 
 from ..dialects import onnx
 from ..dialects.onnx import model as names
-from ..dialects.onnx.attributes import float_attr, floats_attr, int_attr, ints_attr, string_attr, strings_attr
+from ..dialects.onnx.attributes import float_attr, floats_attr, int_attr, ints_attr, key_of, string_attr, strings_attr
 from ..dialects.onnx.declared import DECLARED, Declared, DeclaredAttr
 from ..dialects.onnx.nodes import NodeInfo, NodeTableAttr
 from ..dialects.onnx.schema import Arity, Schema, add_segments
@@ -115,7 +115,7 @@ class _NotYet(Exception):
 
 
 class _Resolved(NamedTuple):
-    """What a node's operator is: the schema of its version, and our class where the node reads the same as its newest."""
+    """A node's operator: the schema of its version, our class, and whether the node reads the same in the newest."""
 
     schema: defs.OpSchema
     op: type[onnx.OnnxOp]
@@ -560,8 +560,8 @@ def _resolve(domain: str, op_type: str, version: int | None) -> _Resolved | None
         schema = defs.get_schema(op_type, version, domain)
     except defs.SchemaError:
         return None
-    if schema.deprecated and schema.since_version > 1:
-        schema = defs.get_schema(op_type, schema.since_version - 1, domain)
+    if schema.deprecated and defs.has(op_type, schema.since_version - 1, domain):
+        schema = defs.get_schema(op_type, schema.since_version - 1, domain)  # what it was when it was one
     return _Resolved(schema, op, schema.since_version >= op.SCHEMA.compatible)
 
 
@@ -674,16 +674,6 @@ def _frozen(values: Iterable[Any], dtype: Any) -> np.ndarray[Any, Any]:
     array = np.array(values, dtype)
     array.flags.writeable = False
     return array
-
-
-def key_of(name: str) -> str:
-    """An attribute's name as a key of a dictionary in the IR, which must be ASCII to be parsed back."""
-    return name if name.isascii() and not name.startswith("utf8:") else "utf8:" + name.encode().hex()
-
-
-def name_of_key(key: str) -> str:
-    """The attribute's name; `key_of`'s inverse."""
-    return bytes.fromhex(key[5:]).decode() if key.startswith("utf8:") else key
 
 
 # Names

@@ -28,6 +28,7 @@ from .base import (
     node_table,
     origin_of,
     origin_union,
+    set_value_name,
     value_name,
 )
 from .declared import Declared, DeclaredAttr, declared_types
@@ -60,7 +61,9 @@ from .types import (
 )
 from .weight_table import WeightTableAttr
 
-Onnx = Dialect("onnx", [*OPS, *STRUCTURE], [*TYPES, NodeTableAttr, DeclaredAttr, WeightTableAttr, ExactArrayAttr, ExactDenseAttr])
+Onnx = Dialect(
+    "onnx", [*OPS, *STRUCTURE], [*TYPES, NodeTableAttr, DeclaredAttr, WeightTableAttr, ExactArrayAttr, ExactDenseAttr]
+)
 
 # operator by (domain, op_type)
 OP_BY_NAME: dict[tuple[str, str], type[OnnxOp]] = {(op.SCHEMA.domain, op.SCHEMA.op_type): op for op in OPS}
@@ -117,6 +120,7 @@ __all__ = [
     "origin_of",
     "origin_union",
     "plain",
+    "set_value_name",
     "string_attr",
     "strings_attr",
     "tensor_attr",

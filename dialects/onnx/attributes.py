@@ -77,6 +77,16 @@ def strings_attr(values: Iterable[str | bytes]) -> ArrayAttr[Attribute]:
     return ArrayAttr([string_attr(v) for v in values])
 
 
+def key_of(name: str) -> str:
+    """An attribute's name as a key of a dictionary in the IR, which must be ASCII to be parsed back."""
+    return name if name.isascii() and not name.startswith("utf8:") else "utf8:" + name.encode().hex()
+
+
+def name_of_key(key: str) -> str:
+    """The attribute's name; `key_of`'s inverse."""
+    return bytes.fromhex(key[5:]).decode() if key.startswith("utf8:") else key
+
+
 def tensor_attr(array: np.ndarray[Any, Any]) -> DenseIntOrFPElementsAttr[Any]:
     """A small TENSOR attribute. Raises TypeError for element types that only a weight can hold."""
     element = element_of_dtype(array.dtype)

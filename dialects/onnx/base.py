@@ -14,7 +14,7 @@ from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
 from xdsl.utils.lexer import Position
 
-from .attributes import ints_attr, plain, read, shown, text_of, to_attribute
+from .attributes import ints_attr, plain, read, shown, string_attr, text_of, to_attribute
 from .nodes import NodeInfo, NodeTableAttr
 from .schema import (
     OPERAND_SEGMENTS,
@@ -410,6 +410,18 @@ def value_name(value: SSAValue) -> str | None:
     if isinstance(owner, OnnxOp | PositionedOp):  # one list for each body
         entries = cast("ArrayAttr[Attribute]", entries.data[owner.get_region_index(region)])
     return text_of(entries.data[value.index]) or None if value.index < len(entries) else None
+
+
+def set_value_name(value: SSAValue, name: str) -> None:
+    """Gives a result the name of a value of the file."""
+    assert isinstance(value, OpResult)
+    op = value.op
+    listed = op.formal_results() if isinstance(op, OnnxOp | PositionedOp) else list(op.results)
+    found = op.attributes.get("onnx.names")
+    names: list[Attribute] = list(found) if isinstance(found, ArrayAttr) else []
+    names += [string_attr("")] * (len(listed) - len(names))
+    names[next(i for i, r in enumerate(listed) if r is value)] = string_attr(name)
+    op.attributes["onnx.names"] = ArrayAttr(names)
 
 
 OnnxOpT = TypeVar("OnnxOpT", bound=OnnxOp)

@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
+import numpy as np
 from onnx import defs, helper
 
 # What stands before a class's name and after "onnx.", by domain
@@ -167,7 +168,7 @@ def _default(attribute: defs.OpSchema.Attribute) -> object:
     if isinstance(value, bytes):
         return value.decode()
     if isinstance(value, float):
-        return float(f"{value:.8g}")
+        return float(str(np.float32(value)))  # the shortest that is this f32
     if isinstance(value, list):
         return tuple(v.decode() if isinstance(v, bytes) else v for v in value)
     return value

@@ -1,0 +1,558 @@
+"""How nodes of older opsets read in the newest: one rule for each operator that has changed, in one table.
+
+A rule takes the node apart and gives its results, by formal position.  What it needs to know of a rank or an element
+type it computes in the graph (`Shape`, `CastLike`): nothing is inferred yet, and inference makes constants of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from xdsl.dialects.builtin import ArrayAttr, TensorType
+from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
+
+from ..dialects import onnx
+from ..dialects.onnx.base import describe
+from ..dialects.onnx.types import ELEMENT_NAMES, STRING, UNKNOWN
+from ..runtime.errors import UnsupportedError
+from ..semantics.weights import WeightStore
+
+Results = list[SSAValue | None]
+
+
+class Upgrade:
+    """One node being upgraded. Each op that is built stands before it, in `made`, with its origin."""
+
+    def __init__(self, op: onnx.VersionedOp, weights: WeightStore | None = None) -> None:
+        self.op = op
+        self.since: int = op.since_version.value.data
+        self.made: list[Operation] = []
+        self._weights = weights
+
+    def x(self, index: int = 0) -> SSAValue:
+        """An input that is there."""
+        value = self.op.operand_at(index)
+        if value is None:
+            raise self.unsupported(f"its input {index} is absent")
+        return value
+
+    def inputs(self) -> list[SSAValue | None]:
+        """All inputs by formal position."""
+        return self.op.formal_operands()
+
+    def attr(self, name: str, default: Any = None) -> Any:
+        """An attribute as a plain value, `default` where the node does not have it."""
+        value = self.op.attr(name, default)
+        if isinstance(value, onnx.RefAttr):
+            raise self.unsupported(f"its attribute '{name}' refers to one of a function")
+        if isinstance(value, onnx.WeightAttr):
+            if self._weights is None:
+                raise self.unsupported(f"its attribute '{name}' is a weight, and the weights are not at hand")
+            return self._weights.get(value).tolist()
+        return value
+
+    def attributes(self, *dropped: str) -> dict[str, Attribute]:
+        """The node's attributes without those named."""
+        return {key: value for key, value in self.op.attributes_.data.items() if key not in dropped}
+
+    def used(self, index: int) -> bool:
+        """Whether the node has a result there that anything reads."""
+        value = self.op.result_at(index)
+        return value is not None and value.first_use is not None
+
+    def outputs_listed(self) -> int:
+        """How many outputs the node lists, those without a name included."""
+        names = self.op.attributes.get("onnx.names")
+        return len(names) if isinstance(names, ArrayAttr) else len(self.op.formal_results())
+
+    def make(
+        self,
+        cls: type[onnx.OnnxOp],
+        operands: Sequence[SSAValue | None],
+        attributes: Mapping[str, object] = {},
+        types: Sequence[Attribute | None] = (),
+        regions: Sequence[Region] = (),
+    ) -> onnx.OnnxOp:
+        """Builds an op before the node."""
+        made = cls.make(operands, attributes, types, like=self.op, regions=regions)
+        block = self.op.parent
+        assert block is not None
+        block.insert_op_before(made, self.op)
+        self.made.append(made)
+        return made
+
+    def value(
+        self, cls: type[onnx.OnnxOp], *operands: SSAValue | None, attributes: Mapping[str, object] = {}
+    ) -> SSAValue:
+        """The one result of an op built before the node."""
+        return self.make(cls, operands, attributes).results[0]
+
+    def constant(self, array: np.ndarray[Any, Any]) -> SSAValue:
+        """A constant."""
+        tensor = onnx.tensor_attr(array)
+        return self.make(onnx.ConstantOp, [], {"value": tensor}, [tensor.type]).results[0]
+
+    def ints(self, values: Sequence[int] | int) -> SSAValue:
+        """A constant of int64: a vector, or a scalar."""
+        return self.constant(np.array(values, np.int64))
+
+    def like(self, value: float, other: SSAValue) -> SSAValue:
+        """A scalar constant of the element type of `other`."""
+        return self.value(onnx.CastLikeOp, self.constant(np.array(value, np.float32)), other)
+
+    def shape(self, value: SSAValue) -> SSAValue:
+        """The sizes of a tensor, a vector of int64."""
+        return self.value(onnx.ShapeOp, value)
+
+    def rank(self, value: SSAValue) -> SSAValue:
+        """The rank of a tensor, a scalar of int64."""
+        return self.value(onnx.SizeOp, self.shape(value))
+
+    def same(
+        self, cls: type[onnx.OnnxOp], operands: Sequence[SSAValue | None], attributes: Mapping[str, object]
+    ) -> Results:
+        """The node as one op of the class, with the results that it has."""
+        present = [r is not None for r in self.op.formal_results()]
+        least = cls.SCHEMA.min_outputs
+        types = [UNKNOWN if there else None for there in present + [True] * (least - len(present))]
+        return list(self.make(cls, operands, attributes, types).formal_results())
+
+    def unsupported(self, reason: str) -> UnsupportedError:
+        """The error that says why there is no equivalent."""
+        name = f"{onnx.text_of(self.op.op_type)}-{self.since}"
+        return UnsupportedError(f"{describe(self.op)} is {name}, which cannot be upgraded: {reason}")
+
+
+Rule = Callable[[Upgrade], Results]
+
+
+def rank_of(value: SSAValue) -> int | None:
+    """The rank of a value whose type is known already: an input of the graph or a constant."""
+    return len(value.type.get_shape()) if isinstance(value.type, TensorType) else None
+
+
+# What only lost attributes
+
+
+def without(cls: type[onnx.OnnxOp], *dropped: str, **defaults: object) -> Rule:
+    """The same node without attributes that mean nothing any more; `defaults` are those of the older version."""
+
+    def rule(b: Upgrade) -> Results:
+        return b.same(cls, b.inputs(), {**defaults, **b.attributes(*dropped)})
+
+    return rule
+
+
+# Attributes that became inputs
+
+
+def axes_as_input(cls: type[onnx.OnnxOp]) -> Rule:
+    """Squeeze(x) {axes}  ->  Squeeze(x, axes), and so for Unsqueeze and the reductions."""
+
+    def rule(b: Upgrade) -> Results:
+        axes = b.attr("axes")
+        return b.same(cls, [b.x(), b.ints(axes) if axes else None], b.attributes("axes"))
+
+    return rule
+
+
+def clip(b: Upgrade) -> Results:
+    """Clip(x) {min, max}  ->  Clip(x, min, max).  Clip-6 without a bound has that of f32, also for an infinity."""
+    limit = float(np.finfo(np.float32).max)
+    low, high = (b.attr("min"), b.attr("max")) if b.since < 6 else (b.attr("min", -limit), b.attr("max", limit))
+    bounds = [None if bound is None else b.like(bound, b.x()) for bound in (low, high)]
+    return b.same(onnx.ClipOp, [b.x(), *bounds], {})
+
+
+def dft(b: Upgrade) -> Results:
+    """DFT(x, length) {axis = 1}  ->  DFT(x, length, axis)."""
+    return b.same(onnx.DFTOp, [b.x(), b.op.operand_at(1), b.ints(b.attr("axis", 1))], b.attributes("axis"))
+
+
+def dropout(b: Upgrade) -> Results:
+    """Dropout(x) {ratio, is_test}  ->  Dropout(x), or Dropout(x, ratio, true) for versions that could train."""
+    training = b.since < 7 and not b.attr("is_test", 0)
+    extra: list[SSAValue] = []
+    if training:
+        extra = [b.constant(np.array(b.attr("ratio", 0.5), np.float32)), b.constant(np.array(True))]
+    results = b.same(onnx.DropoutOp, [b.x(), *extra], {})
+    if b.since < 10 and len(results) > 1 and results[1] is not None:  # the mask had the type of the data
+        results[1] = b.value(onnx.CastLikeOp, results[1], b.x())
+    return results
+
+
+def pad(b: Upgrade) -> Results:
+    """Pad(x) {pads, value}  ->  Pad(x, pads, value)."""
+    pads = b.ints(b.attr("paddings" if b.since < 2 else "pads"))
+    value = b.attr("value", 0.0)
+    fill = b.like(value, b.x()) if value else None
+    return b.same(onnx.PadOp, [b.x(), pads, fill], b.attributes("pads", "paddings", "value"))
+
+
+def reshape(b: Upgrade) -> Results:
+    """Reshape(x) {shape}  ->  Reshape(x, shape)."""
+    return b.same(onnx.ReshapeOp, [b.x(), b.ints(b.attr("shape", []))], {})
+
+
+def slice_(b: Upgrade) -> Results:
+    """Slice(x) {starts, ends, axes}  ->  Slice(x, starts, ends, axes)."""
+    starts = b.attr("starts")
+    axes = b.attr("axes", list(range(len(starts))))
+    return b.same(onnx.SliceOp, [b.x(), b.ints(starts), b.ints(b.attr("ends")), b.ints(axes)], {})
+
+
+def split(b: Upgrade) -> Results:
+    """Split(x) {split}  ->  Split(x, split), or Split(x) {num_outputs}."""
+    sizes, parts = b.attr("split"), b.op.operand_at(1)
+    if parts is not None and b.since < 2:  # it had the type of the data
+        parts = b.value(onnx.CastOp, parts, attributes={"to": 7})
+    if parts is None and sizes:
+        parts = b.ints(sizes)
+    attributes = b.attributes("split")
+    count = b.outputs_listed()
+    if parts is None:
+        attributes["num_outputs"] = onnx.int_attr(count)
+    return list(b.make(onnx.SplitOp, [b.x(), parts], attributes, [UNKNOWN] * count).results)
+
+
+def top_k(b: Upgrade) -> Results:
+    """TopK(x) {k}  ->  TopK(x, k)."""
+    return b.same(onnx.TopKOp, [b.x(), b.ints([b.attr("k")])], b.attributes("k"))
+
+
+# Broadcasting before opset 7
+
+
+def elementwise(cls: type[onnx.OnnxOp]) -> Rule:
+    """Add(a, b) {axis, broadcast}  ->  Add(a, Reshape(b, its sizes and ones)).
+
+    The sizes of `b` stand at `axis` of `a`; without `axis` they are the last ones, as in numpy.
+    """
+
+    def rule(b: Upgrade) -> Results:
+        left, right = b.x(0), b.x(1)
+        axis = b.attr("axis") if b.attr("broadcast", 0) else None
+        if axis is not None:
+            right = _aligned(b, left, right, axis)
+        return [b.value(cls, left, right)]
+
+    return rule
+
+
+def _aligned(b: Upgrade, left: SSAValue, right: SSAValue, axis: int) -> SSAValue:
+    """`right` with as many sizes of 1 at its end as make its first size stand at `axis` of `left`."""
+    ranks = rank_of(left), rank_of(right)
+    if ranks[0] is not None and ranks[1] is not None:
+        missing = ranks[0] - axis % max(ranks[0], 1) - ranks[1]
+        if missing <= 0:
+            return right
+        return b.value(onnx.UnsqueezeOp, right, b.ints([*range(ranks[1], ranks[1] + missing)]))
+    if axis < 0:
+        raise b.unsupported("its axis counts from the end of a rank that is not known")
+    room = b.value(onnx.SubOp, b.rank(left), b.value(onnx.AddOp, b.rank(right), b.ints(axis)))
+    count = b.value(onnx.ReshapeOp, room, b.ints([1]))
+    ones = b.value(onnx.ConstantOfShapeOp, count, attributes={"value": np.array([1], np.int64)})
+    sizes = b.value(onnx.ConcatOp, b.shape(right), ones, attributes={"axis": 0})
+    return b.value(onnx.ReshapeOp, right, sizes)
+
+
+def prelu(b: Upgrade) -> Results:
+    """PRelu(x, slope), a slope for each channel  ->  the same on x as (N, C, rest), and back."""
+    x, slope = b.x(0), b.x(1)
+    rank = rank_of(x)
+    if rank is not None and rank >= 1:
+        tail = b.ints([-1] + [1] * max(rank - 2, 0))
+        return [b.value(onnx.PReluOp, x, b.value(onnx.ReshapeOp, slope, tail))]
+    flat = b.value(onnx.ReshapeOp, x, b.ints([0, 0, -1]))
+    result = b.value(onnx.PReluOp, flat, b.value(onnx.ReshapeOp, slope, b.ints([-1, 1])))
+    return [b.value(onnx.ReshapeOp, result, b.shape(x))]
+
+
+# Axes that meant something else
+
+
+def flattened(cls: type[onnx.OnnxOp]) -> Rule:
+    """Softmax(x) {axis}, over all axes from there on  ->  Reshape(Softmax(Flatten(x)), sizes of x)."""
+
+    def rule(b: Upgrade) -> Results:
+        axis, x = b.attr("axis", 1), b.x()
+        if axis == -1 or axis + 1 == rank_of(x):
+            return [b.value(cls, x, attributes={"axis": -1})]
+        flat = b.value(onnx.FlattenOp, x, attributes={"axis": axis})
+        return [b.value(onnx.ReshapeOp, b.value(cls, flat, attributes={"axis": -1}), b.shape(x))]
+
+    return rule
+
+
+def concat(b: Upgrade) -> Results:
+    """Concat without an axis  ->  Concat {axis = 1}."""
+    return b.same(onnx.ConcatOp, b.inputs(), {"axis": b.attr("axis", 1)})
+
+
+def tile(b: Upgrade) -> Results:
+    """Tile(x, tiles, axis)  ->  Tile(x, repeats), which are 1 but at the axis."""
+    x = b.x(0)
+    tiles, axis = (b.value(onnx.CastOp, b.x(i), attributes={"to": 7}) for i in (1, 2))
+    one = b.ints([1])
+    values = b.value(onnx.ConcatOp, one, b.value(onnx.ReshapeOp, tiles, one), attributes={"axis": 0})
+    index = b.value(onnx.ReshapeOp, axis, b.ints([]))
+    return [b.value(onnx.TileOp, x, b.value(onnx.OneHotOp, index, b.rank(x), values))]
+
+
+# Values that were spelled otherwise
+
+
+def cast(b: Upgrade) -> Results:
+    """Cast {to = "FLOAT"}  ->  Cast {to = 1}."""
+    text = b.attr("to")
+    numbers = {"FLOAT": 1, "INT32": 6, "INT64": 7, "STRING": 8, "BOOL": 9, "FLOAT16": 10, "DOUBLE": 11}
+    more = {name.upper(): onnx.ELEMENT_CODES[type_] for type_, name in ELEMENT_NAMES.items()}
+    number = numbers.get(str(text).upper(), more.get(str(text).upper()))
+    if number is None:
+        raise b.unsupported(f"there is no element type '{text}'")
+    return [b.value(onnx.CastOp, b.x(), attributes={"to": number})]
+
+
+def grid_sample(b: Upgrade) -> Results:
+    """GridSample {mode = "bilinear"}  ->  GridSample {mode = "linear"}."""
+    mode = b.attr("mode", "bilinear")
+    mode = {"bilinear": "linear", "bicubic": "cubic"}.get(mode, mode)
+    return b.same(onnx.GridSampleOp, b.inputs(), {**b.attributes("mode"), "mode": mode})
+
+
+def whole_p(cls: type[onnx.OnnxOp]) -> Rule:
+    """LpPool {p = 2.0}  ->  LpPool {p = 2}."""
+
+    def rule(b: Upgrade) -> Results:
+        p = b.attr("p", 2.0)
+        if p != int(p):
+            raise b.unsupported(f"its p is {p}, and only whole numbers are left")
+        return b.same(cls, [b.x()], {**b.attributes("p"), "p": int(p)})
+
+    return rule
+
+
+def roi_align(b: Upgrade) -> Results:
+    """RoiAlign  ->  RoiAlign {coordinate_transformation_mode = "output_half_pixel"}, which shifts nothing."""
+    mode = {"coordinate_transformation_mode": "output_half_pixel"}
+    return b.same(onnx.RoiAlignOp, b.inputs(), {**b.attributes(), **mode})
+
+
+def upsample(b: Upgrade) -> Results:
+    """Upsample(x, scales)  ->  Resize(x, _, scales) with asymmetric coordinates, rounded down; also Resize-10."""
+    if b.since < 7:
+        scales = b.constant(np.array([1, 1, b.attr("height_scale"), b.attr("width_scale")], np.float32))
+    elif b.since < 9:
+        scales = b.constant(np.array(b.attr("scales"), np.float32))
+    else:
+        scales = b.x(1)
+    mode = b.attr("mode", "nearest")
+    mode = "linear" if mode == "bilinear" else mode
+    fixed = {"coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
+    return [b.value(onnx.ResizeOp, b.x(), None, scales, attributes={"mode": mode, **fixed})]
+
+
+def resize(b: Upgrade) -> Results:
+    """Resize-11 without the empty tensors that stood for absent inputs."""
+    if b.since < 11:
+        return upsample(b)
+    x, roi, scales, sizes = (b.op.operand_at(i) for i in range(4))
+    attributes: dict[str, object] = dict(b.attributes())
+    mode = b.attr("coordinate_transformation_mode", "half_pixel")
+    if mode == "tf_half_pixel_for_nn":  # floor((i + 1/2) / scale) is what half_pixel rounds up from a half
+        if b.attr("mode", "nearest") != "nearest" or b.attr("nearest_mode", "round_prefer_floor") != "floor":
+            raise b.unsupported("it has 'tf_half_pixel_for_nn' with another nearest_mode than 'floor'")
+        attributes |= {"coordinate_transformation_mode": "half_pixel", "nearest_mode": "round_prefer_ceil"}
+    region = roi if mode == "tf_crop_and_resize" else None
+    return [b.value(onnx.ResizeOp, x, region, scales if sizes is None else None, sizes, attributes=attributes)]
+
+
+# Normalizations
+
+
+def batch_normalization(b: Upgrade) -> Results:
+    """BatchNormalization of before opset 14: `spatial`, `is_test`, and the number of outputs told how to compute."""
+    results = b.op.formal_results()
+    training = any(r is not None for r in results[1:]) and not b.attr("is_test", 0)
+    attributes: dict[str, object] = dict(b.attributes("consumed_inputs", "is_test", "spatial"))
+    if not b.attr("spatial", 1):
+        if training:
+            raise b.unsupported("it trains with 'spatial = 0'")
+        return [_normalized_by_element(b), *([None] * (len(results) - 1))]
+    if not training:
+        if any(b.used(i) for i in range(1, len(results))):
+            raise b.unsupported("it is in test mode, and its statistics are read")
+        made = b.value(onnx.BatchNormalizationOp, *b.inputs(), attributes=attributes)
+        return [made, *(b.x(3) if r is not None else None for r in results[1:])]
+    if any(b.used(i) for i in range(3, len(results))):
+        raise b.unsupported("its saved statistics are read, which are left to the implementation")
+    attributes["training_mode"] = 1
+    made = b.make(onnx.BatchNormalizationOp, b.inputs(), attributes, [UNKNOWN] * 3)
+    return [*made.results, *(made.results[1] for _ in results[3:])]
+
+
+def _normalized_by_element(b: Upgrade) -> SSAValue:
+    """scale * (x - mean) / sqrt(var + epsilon) + bias, each of them for every element but of the batch."""
+    x, scale, bias, mean, var = (b.x(i) for i in range(5))
+    deviation = b.value(onnx.SqrtOp, b.value(onnx.AddOp, var, b.like(b.attr("epsilon", 1e-5), var)))
+    normal = b.value(onnx.DivOp, b.value(onnx.SubOp, x, mean), deviation)
+    return b.value(onnx.AddOp, b.value(onnx.MulOp, scale, normal), bias)
+
+
+def group_normalization(b: Upgrade) -> Results:
+    """GroupNormalization, scale and bias for each group  ->  InstanceNormalization of x as (N, groups, rest)."""
+    x, scale, bias = b.x(0), b.x(1), b.x(2)
+    flat = b.value(onnx.ReshapeOp, x, b.ints([0, b.attr("num_groups"), -1]))
+    epsilon = {"epsilon": b.attr("epsilon", 1e-5)}
+    normal = b.value(onnx.InstanceNormalizationOp, flat, scale, bias, attributes=epsilon)
+    return [b.value(onnx.ReshapeOp, normal, b.shape(x))]
+
+
+# The rest
+
+
+def scan(b: Upgrade) -> Results:
+    """Scan-8, over a batch of sequences  ->  Scan over the batch of Scan over the sequence."""
+    if b.op.operand_at(0) is not None:
+        raise b.unsupported("its sequences have lengths of their own")
+    operands = [v for v in b.inputs()[1:] if v is not None]
+    count = b.attr("num_scan_inputs")
+    body = b.op.regions[0]
+    b.op.detach_region(body)
+    results = len(body.block.last_op.operands) if body.block.last_op is not None else 0
+    block = Block(arg_types=[UNKNOWN] * len(operands))
+    inner = onnx.ScanOp.make(
+        list(block.args),
+        {"num_scan_inputs": count, "scan_input_directions": b.attr("directions")},
+        [UNKNOWN] * results,
+        like=b.op,
+        regions=[body],
+    )
+    names = b.op.attributes.get("onnx.inputs")
+    if names is not None:
+        inner.attributes["onnx.inputs"] = names
+    block.add_ops([inner, onnx.YieldOp.make(inner.results)])
+    outer = b.make(onnx.ScanOp, operands, {"num_scan_inputs": len(operands)}, [UNKNOWN] * results, [Region(block)])
+    return list(outer.results)
+
+
+def scatter(b: Upgrade) -> Results:
+    """Scatter  ->  ScatterElements."""
+    return b.same(onnx.ScatterElementsOp, b.inputs(), b.attributes())
+
+
+def gru(b: Upgrade) -> Results:
+    """GRU-1 names its default direction "foward", and may leave Y out."""
+    direction = b.attr("direction", "forward").replace("foward", "forward")
+    return b.same(onnx.GRUOp, b.inputs(), {**b.attributes("output_sequence"), "direction": direction})
+
+
+def label_encoder(b: Upgrade) -> Results:
+    """LabelEncoder-1: from a string to its place in the list, or from the place to the string."""
+    x, classes = b.x(), b.attr("classes_strings", [])
+    element = x.type.element_type if isinstance(x.type, TensorType) else None
+    if element is None:
+        raise b.unsupported("whether it reads strings or numbers is not declared")
+    if element == STRING:
+        attributes = {
+            "keys_strings": classes,
+            "values_int64s": list(range(len(classes))),
+            "default_int64": b.attr("default_int64", -1),
+        }
+    else:
+        attributes = {
+            "keys_int64s": list(range(len(classes))),
+            "values_strings": classes,
+            "default_string": b.attr("default_string", "_Unused"),
+        }
+    return [b.value(onnx.MlLabelEncoderOp, x, attributes=attributes)]
+
+
+_REDUCTIONS: dict[str, type[onnx.OnnxOp]] = {
+    "ReduceL1": onnx.ReduceL1Op,
+    "ReduceL2": onnx.ReduceL2Op,
+    "ReduceLogSum": onnx.ReduceLogSumOp,
+    "ReduceLogSumExp": onnx.ReduceLogSumExpOp,
+    "ReduceMax": onnx.ReduceMaxOp,
+    "ReduceMean": onnx.ReduceMeanOp,
+    "ReduceMin": onnx.ReduceMinOp,
+    "ReduceProd": onnx.ReduceProdOp,
+    "ReduceSum": onnx.ReduceSumOp,
+    "ReduceSumSquare": onnx.ReduceSumSquareOp,
+    "Squeeze": onnx.SqueezeOp,
+    "Unsqueeze": onnx.UnsqueezeOp,
+}
+_ELEMENTWISE: dict[str, type[onnx.OnnxOp]] = {
+    "Add": onnx.AddOp,
+    "And": onnx.AndOp,
+    "Div": onnx.DivOp,
+    "Equal": onnx.EqualOp,
+    "Greater": onnx.GreaterOp,
+    "Less": onnx.LessOp,
+    "Mul": onnx.MulOp,
+    "Or": onnx.OrOp,
+    "Pow": onnx.PowOp,
+    "Sub": onnx.SubOp,
+    "Xor": onnx.XorOp,
+}
+# opset 1 could compute in place, on the inputs that `consumed_inputs` named
+_CONSUMING: dict[str, type[onnx.OnnxOp]] = {
+    "Abs": onnx.AbsOp,
+    "Ceil": onnx.CeilOp,
+    "Elu": onnx.EluOp,
+    "Exp": onnx.ExpOp,
+    "Floor": onnx.FloorOp,
+    "HardSigmoid": onnx.HardSigmoidOp,
+    "InstanceNormalization": onnx.InstanceNormalizationOp,
+    "LeakyRelu": onnx.LeakyReluOp,
+    "Log": onnx.LogOp,
+    "Max": onnx.MaxOp,
+    "Mean": onnx.MeanOp,
+    "Min": onnx.MinOp,
+    "Neg": onnx.NegOp,
+    "Reciprocal": onnx.ReciprocalOp,
+    "Relu": onnx.ReluOp,
+    "Sigmoid": onnx.SigmoidOp,
+    "Sqrt": onnx.SqrtOp,
+    "Sum": onnx.SumOp,
+    "Tanh": onnx.TanhOp,
+}
+
+RULES: dict[tuple[str, str], Rule] = {
+    **{("", name): axes_as_input(cls) for name, cls in _REDUCTIONS.items()},
+    **{("", name): elementwise(cls) for name, cls in _ELEMENTWISE.items()},
+    **{("", name): without(cls, "consumed_inputs") for name, cls in _CONSUMING.items()},
+    ("", "BatchNormalization"): batch_normalization,
+    ("", "Cast"): cast,
+    ("", "Clip"): clip,
+    ("", "Concat"): concat,
+    ("", "DFT"): dft,
+    ("", "Dropout"): dropout,
+    ("", "GRU"): gru,
+    ("", "Gemm"): without(onnx.GemmOp, "broadcast"),
+    ("", "GlobalLpPool"): whole_p(onnx.GlobalLpPoolOp),
+    ("", "GridSample"): grid_sample,
+    ("", "GroupNormalization"): group_normalization,
+    ("", "Hardmax"): flattened(onnx.HardmaxOp),
+    ("", "LSTM"): without(onnx.LSTMOp, "output_sequence"),
+    ("", "LogSoftmax"): flattened(onnx.LogSoftmaxOp),
+    ("", "LpPool"): whole_p(onnx.LpPoolOp),
+    ("", "PRelu"): prelu,
+    ("", "Pad"): pad,
+    ("", "RNN"): without(onnx.RNNOp, "output_sequence"),
+    ("", "Reshape"): reshape,
+    ("", "Resize"): resize,
+    ("", "RoiAlign"): roi_align,
+    ("", "Scan"): scan,
+    ("", "Scatter"): scatter,
+    ("", "Selu"): without(onnx.SeluOp, "consumed_inputs", alpha=1.6732, gamma=1.0507),
+    ("", "Slice"): slice_,
+    ("", "Softmax"): flattened(onnx.SoftmaxOp),
+    ("", "Split"): split,
+    ("", "Tile"): tile,
+    ("", "TopK"): top_k,
+    ("", "Upsample"): upsample,
+    ("ai.onnx.ml", "LabelEncoder"): label_encoder,
+}
