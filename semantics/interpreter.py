@@ -361,7 +361,7 @@ class Interpreter:
 
     def run_dims(self, op: Operation, frame: Frame) -> Sequence[Value]:
         assert isinstance(op, dims.TensorOp)
-        type_ = cast("TensorType[Attribute]", op.result.type)
+        type_ = op.result.type
         values = [frame.need(dim) for dim in op.exprs.data]
         return [np.array(values, onnx.numpy_dtype(type_.element_type)).reshape(type_.get_shape())]
 
