@@ -21,13 +21,14 @@ from xdsl.ir import BlockArgument, Operation, SSAValue
 from ...dialects import kernel
 from ..policy import GRAIN_CYCLES
 from ..template import TemplateContext
+from . import depthwise
 from .conv_plan import ConvPlan, choose, plan_of
 from .emit import Emitter, Ix, plain
-from .matmul import element_type
+from .operands import element_type, integers, stored_type
 from .panels import pack_across, slack, transpose
 from .phase_image import phase_image
 from .register_tile import Factors, Products, RegisterTile
-from .window import ZERO, Convolution, dims_list, product, read_convolution
+from .window import ZERO, Convolution, product, read_convolution
 
 OWN_IMAGE_GROUPS = 4
 """From so many groups on, a unit of work is one group of one image, and copies its channels itself."""
@@ -36,11 +37,14 @@ OWN_IMAGE_GROUPS = 4
 def build(context: TemplateContext, op: kernel.TemplateOp) -> None:
     """Emits the convolution."""
     x, w = op.inputs[0], op.inputs[1]
-    packed = [d.value for d in dims_list(op.config.data.get("packed"))]
+    packed = integers(op, "packed")
     convolution = read_convolution(
         op, context.dims(x), None if packed else context.dims(w), context.dims(op.results_[0])
     )
     products = Products(element_type(x))
+    if not packed and depthwise.applies(convolution):
+        depthwise.build(context, op, convolution, products)
+        return
     if packed:
         rows, vectors, pixels = packed
         tile = RegisterTile(rows, vectors, context.target.lanes(products.bytes))
@@ -369,12 +373,10 @@ class ConvBuilder:
     ) -> None:
         """One vector of positions of each channel of a tile."""
         e, tile = self.e, self.tile
-        kept = self.op.epilogue
-        stored = kept.block.args[0].type if kept is not None else element_type(self.op.results_[0])
         with e.loop(0, count, nonempty=True) as loop:
             pitch = tile.lanes if self.plan.pixels else tile.columns
             value = e.load_vector(sums, loop.index * pitch + from_sum, tile.lanes)
-            value = self.products.narrow(e, value, stored)
+            value = self.products.narrow(e, value, stored_type(self.op))
             indices = [number, loop.index + channel, *position]
             self.context.store(self.op, [value], [plain(i) for i in indices], mask)
 

@@ -17,8 +17,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from xdsl.dialects.builtin import IntegerAttr, TensorType
-from xdsl.ir import Attribute, SSAValue
+from xdsl.ir import SSAValue
 
 from ...dialects import kernel
 from ...dialects.dims import Dim, as_dim
@@ -27,6 +26,7 @@ from ...dialects.target import Target
 from ..policy import GRAIN_CYCLES
 from ..template import TemplateContext, whole
 from .emit import Emitter, Ix, plain
+from .operands import element_type, flag, number, stored_type
 from .panels import AHEAD, pack_across, pack_along, slack
 from .register_tile import Factors, Products, RegisterTile, largest_rows
 
@@ -132,18 +132,6 @@ class Problem:
     result_rank: int
 
 
-def flag(op: kernel.TemplateOp, name: str) -> bool:
-    """A bool of the op's config; absent is false."""
-    value = op.config.data.get(name)
-    return isinstance(value, IntegerAttr) and value.value.data != 0
-
-
-def number(op: kernel.TemplateOp, name: str) -> int | None:
-    """An integer of the op's config."""
-    value = op.config.data.get(name)
-    return value.value.data if isinstance(value, IntegerAttr) else None
-
-
 def read_problem(e: Emitter, context: TemplateContext, op: kernel.TemplateOp) -> Problem:
     """The op's operands as factors; a single column becomes a single row by swapping them."""
     a, b = op.inputs[0], op.inputs[1]
@@ -216,12 +204,6 @@ def build(context: TemplateContext, op: kernel.TemplateOp) -> None:
     factor = problem.column_factor
     plan = choose(products, problem.rows, problem.columns, context.target, factor.panel)
     MatmulBuilder(e, context, op, problem, products, plan).build()
-
-
-def element_type(tensor: SSAValue) -> Attribute:
-    """The element type of a tensor value."""
-    assert isinstance(tensor.type, TensorType)
-    return tensor.type.element_type
 
 
 class MatmulBuilder:
@@ -488,7 +470,7 @@ class MatmulBuilder:
         e, problem = self.e, self.problem
         column = group * tile.columns
         if problem.column_axis is None and problem.result_rank == len(problem.batch):
-            value = self.products.narrow(e, e.load(self.sums, at), self.stored_type())
+            value = self.products.narrow(e, e.load(self.sums, at), stored_type(self.op))
             self.context.store(self.op, [value], [plain(b) for b in self.batch])
             return
         masks = self.column_masks(column)
@@ -499,18 +481,11 @@ class MatmulBuilder:
             place = loop.index * tile.columns + at
             for v in range(tile.vectors):
                 value = e.load_vector(self.sums, place + v * tile.lanes, tile.lanes)
-                value = self.products.narrow(e, value, self.stored_type())
+                value = self.products.narrow(e, value, stored_type(self.op))
                 indices = self.result_index(index, column + v * tile.lanes)
                 axis = problem.column_axis if problem.column_axis is not None else -1
                 self.context.store(self.op, [value], indices, masks[v] if masks else None, axis)
             loop.carry([i.ssa for i in self.next_row(index)])
-
-    def stored_type(self) -> Attribute:
-        """The type that the epilogue (or the store) takes."""
-        epilogue = self.op.epilogue
-        if epilogue is not None:
-            return epilogue.block.args[0].type
-        return element_type(self.op.results_[0])
 
     def row_index(self, row: Ix) -> list[Ix]:
         """A row number as an index on each row axis."""

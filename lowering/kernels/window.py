@@ -13,30 +13,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
 
-from xdsl.dialects.builtin import ArrayAttr, DenseArrayBase, IntegerAttr
-from xdsl.ir import Attribute
-
 from ...dialects import kernel
-from ...dialects.dims import Dim, ShapeAttr, as_dim
+from ...dialects.dims import Dim, as_dim
 from ...dialects.dims.expression import dim_max
+from .operands import dims_list, integers, number
 
 ONE, ZERO = as_dim(1), as_dim(0)
 
 
 def product(dims: Sequence[Dim]) -> Dim:
     return reduce(lambda a, b: a * b, dims, ONE)
-
-
-def dims_list(value: Attribute | None) -> tuple[Dim, ...]:
-    """A list of sizes in an op's config: `#dims.shape<"...">`, `array<i64: ...>` or a list of integers."""
-    if value is None:
-        return ()
-    if isinstance(value, ShapeAttr):
-        return value.data
-    if isinstance(value, DenseArrayBase):
-        return tuple(as_dim(int(v)) for v in value.iter_values())
-    assert isinstance(value, ArrayAttr), value
-    return tuple(as_dim(v.value.data) for v in value if isinstance(v, IntegerAttr))
 
 
 @dataclass(frozen=True)
@@ -179,16 +165,14 @@ def read_convolution(
     op: kernel.TemplateOp, x: tuple[Dim, ...], w: tuple[Dim, ...] | None, result: tuple[Dim, ...]
 ) -> Convolution:
     """From the op's config and the dims of its operands; w None where it is packed (then `kernel_shape` is there)."""
-    config = op.config.data
     rank = len(x) - 2
-    group = config.get("group")
-    groups = group.value.data if isinstance(group, IntegerAttr) else 1
-    kernel_shape = dims_list(config.get("kernel_shape")) or (w[2:] if w is not None else ())
+    groups = number(op, "group") or 1
+    kernel_shape = dims_list(op, "kernel_shape") or (w[2:] if w is not None else ())
     if len(kernel_shape) != rank:
         raise ValueError("a convolution with packed weights needs its kernel_shape")
-    strides = [d.value for d in dims_list(config.get("strides"))] or [1] * rank
-    dilations = [d.value for d in dims_list(config.get("dilations"))] or [1] * rank
-    pads = dims_list(config.get("pads")) or (ZERO,) * (2 * rank)
+    strides = integers(op, "strides") or [1] * rank
+    dilations = integers(op, "dilations") or [1] * rank
+    pads = dims_list(op, "pads") or (ZERO,) * (2 * rank)
     axes = tuple(
         Axis(x[2 + i], result[2 + i], kernel_shape[i], strides[i], dilations[i], pads[i]) for i in range(rank)
     )
