@@ -28,6 +28,7 @@ from .plan import Plan
 from .reductions import REDUCTIONS
 from .sources import SOURCES
 from .templates import TEMPLATES
+from .windows import WINDOWS
 
 RULES: dict[type[onnx.OnnxOp], Rule] = {
     **ARITHMETIC,
@@ -38,6 +39,7 @@ RULES: dict[type[onnx.OnnxOp], Rule] = {
     **REDUCTIONS,
     **SOURCES,
     **TEMPLATES,
+    **WINDOWS,
 }
 """How each operator becomes lazy tensors."""
 

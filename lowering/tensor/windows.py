@@ -1,0 +1,220 @@
+"""Pools and local response normalization: reductions over windows whose reads are guarded at the edges."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from xdsl.dialects import arith, math
+from xdsl.ir import SSAValue
+
+from ...dialects import onnx
+from ...dialects.dims import Dim, as_dim
+from ...dialects.dims.expression import ZERO, dim_max, dim_min
+from .body import Body
+from .casts import converted
+from .element_kinds import I64
+from .graph import Combine, Computed, Dims, Node, Use, pointwise, widened
+from .index_space import Index
+from .operators import Operands, Rule, binary, reduced
+from .reductions import absolute, mapped, square, square_root
+from .scalars import Scalars
+from .templates import resolved_pads
+
+
+@dataclass(frozen=True)
+class Windows:
+    """Where the windows of a pool lie, one entry for each spatial axis."""
+
+    kernel: tuple[int, ...]
+    strides: tuple[int, ...]
+    dilations: tuple[int, ...]
+    before: tuple[Dim, ...]
+    after: tuple[Dim, ...]
+    spatial: Dims
+
+    @staticmethod
+    def of(o: Operands, x: Node) -> Windows:
+        kernel = o.attr("kernel_shape")
+        rank = len(kernel)
+        strides = o.attr("strides") or [1] * rank
+        dilations = o.attr("dilations") or [1] * rank
+        pads = resolved_pads(o.attr("auto_pad"), o.attr("pads"), x.dims, list(map(as_dim, kernel)), strides, dilations)
+        return Windows(
+            tuple(kernel), tuple(strides), tuple(dilations), tuple(pads[:rank]), tuple(pads[rank:]), x.dims[2:]
+        )
+
+    @property
+    def rank(self) -> int:
+        return len(self.kernel)
+
+    def place(self, axis: int, window: Dim, element: Dim) -> Dim:
+        """The index into the unpadded axis of an element of a window."""
+        return window * self.strides[axis] + element * self.dilations[axis] - self.before[axis]
+
+
+def windowed(x: Node, windows: Windows, dims: Dims, fill: float) -> Node:
+    """x as [N, C, output..., kernel...]: the elements of each window, `fill` where it hangs over."""
+    rank = windows.rank
+    whole = (*dims, *map(as_dim, windows.kernel))
+    t = x.element
+
+    def formula(body: Body, index: Index) -> SSAValue:
+        places, conditions = places_of(body, windows, index)
+        return body.guarded(
+            conditions, lambda: body.read(x, (*index[:2], *places)), lambda: body.scalars.constant(fill, t)
+        )
+
+    assert len(dims) == rank + 2
+    return Computed(whole, t, ((x, Use.MANY),), formula, cost=3)
+
+
+def places_of(body: Body, windows: Windows, index: Index) -> tuple[list[Dim], list[SSAValue]]:
+    """The spatial index of a window's element, and the conditions that it is inside."""
+    rank = windows.rank
+    places = [windows.place(k, index[2 + k], index[2 + rank + k]) for k in range(rank)]
+    conditions = [c for place, size in zip(places, windows.spatial) for c in body.inside(place, size)]
+    return places, conditions
+
+
+def kernel_axes(windows: Windows) -> list[int]:
+    return list(range(2 + windows.rank, 2 + 2 * windows.rank))
+
+
+def max_pool(o: Operands) -> list[Node]:
+    """The greatest element of each window, and its index into x flattened; padding does not count."""
+    x = widened(o[0])
+    windows, dims = Windows.of(o, x), o.dims()
+    view = windowed(x, windows, dims, x.element.lowest)
+    best = reduced(Combine.MAX, view, kernel_axes(windows))
+    results = [converted(best, o.element())]
+    if o.has_result(1):
+        results.append(max_index(o, x, windows, view, best))
+    return results
+
+
+def max_index(o: Operands, x: Node, windows: Windows, view: Node, best: Node) -> Node:
+    """The flat index of the first element of each window that is the greatest; a real one before padding."""
+    t, rank = x.element, windows.rank
+    total = 1
+    for size in windows.kernel:
+        total *= size
+
+    def candidate(body: Body, index: Index) -> SSAValue:
+        s = body.scalars
+        places, conditions = places_of(body, windows, index)
+        number = body.space.linearize(index[2 + rank :], [as_dim(k) for k in windows.kernel])
+        at = s.convert("index_cast", body.index(number), I64)
+
+        def inside() -> SSAValue:
+            value, greatest = body.read(x, (*index[:2], *places)), body.read(best, index[: 2 + rank])
+            hit = s.compare("eq", value, greatest, t)
+            if t.is_float:
+                hit = s.either(hit, s.both(s.is_nan(value, t), s.is_nan(greatest, t)))
+            # an element that is not the greatest is behind all that are, but before padding
+            return s.select(hit, at, s.add(at, s.constant(total, I64), I64))
+
+        return body.guarded(conditions, inside, lambda: s.constant(2 * total, I64))
+
+    sources = ((x, Use.MANY), (best, Use.MANY))
+    first = reduced(Combine.MIN, Computed(view.dims, I64, sources, candidate, cost=5), kernel_axes(windows))
+    column_major = bool(o.attr("storage_order"))
+
+    def flat(body: Body, index: Index) -> SSAValue:
+        s = body.scalars
+        number = s.int_binary(arith.RemUIOp, body.read(first, index), s.constant(total, I64))
+        within = body.variable(body.index_of(number, I64), as_dim(total))
+        elements = body.space.delinearize(within, [as_dim(k) for k in windows.kernel])
+        places = [windows.place(k, index[2 + k], elements[k]) for k in range(rank)]
+        order = range(rank) if column_major else reversed(range(rank))
+        offset, factor = ZERO, as_dim(1)
+        for k in order:
+            offset, factor = offset + places[k] * factor, factor * windows.spatial[k]
+        image = (index[0] * x.dims[1] + index[1]) * factor
+        return s.convert("index_cast", body.index(offset + image), I64)
+
+    return Computed(o.dims(1), I64, ((first, Use.ALIGNED),), flat, cost=10)
+
+
+def average_pool(o: Operands) -> list[Node]:
+    """Means over the windows; padding counts only with `count_include_pad`, and then only what `pads` names."""
+    x = widened(o[0])
+    windows, dims, t = Windows.of(o, x), o.dims(), x.element
+    total = reduced(Combine.ADD, windowed(x, windows, dims, 0.0), kernel_axes(windows))
+    with_pads = bool(o.attr("count_include_pad"))
+
+    def count(body: Body, index: Index) -> SSAValue:
+        number = as_dim(1)
+        for axis in range(windows.rank):
+            number = number * counted(body, windows, axis, index[2 + axis], with_pads)
+        s = body.scalars
+        if number.is_const:
+            return s.constant(number.value, t)
+        return s.convert("sitofp", s.convert("index_cast", body.index(number), I64), t)
+
+    counts = Computed(dims, t, (), count, cost=5)
+    return [converted(binary("divf", total, counts), o.element())]
+
+
+def counted(body: Body, windows: Windows, axis: int, window: Dim, with_pads: bool) -> Dim:
+    """How many elements of a window count along an axis."""
+    kernel, step, size = windows.kernel[axis], windows.dilations[axis], windows.spatial[axis]
+    start = windows.place(axis, window, ZERO)
+    low = -windows.before[axis] if with_pads else ZERO
+    high = size + windows.after[axis] if with_pads else size
+    first = ZERO
+    if not body.space.is_negative_free(start - low):  # elements before `low`, rounded up
+        first = dim_max((low - start + (step - 1)) // step, ZERO)
+    end = as_dim(kernel)
+    if not body.space.is_negative_free(high - start - (kernel - 1) * step - 1):
+        end = dim_max(dim_min((high - start + (step - 1)) // step, end), ZERO)
+    return end - first
+
+
+def lp_pool(o: Operands) -> list[Node]:
+    """(sum of |x| ** p) ** (1 / p) over the windows"""
+    x, p = widened(o[0]), o.attr("p")
+    windows = Windows.of(o, x)
+    view = windowed(x, windows, o.dims(), 0.0)
+    axes = kernel_axes(windows)
+    if p == 1:
+        value = reduced(Combine.ADD, absolute(view), axes)
+    elif p == 2:
+        value = square_root(reduced(Combine.ADD, square(view), axes))
+    else:
+        powers = mapped(lambda s, v, t: s.float_binary(math.PowFOp, s.abs(v, t), s.constant(float(p), t)), view, 20)
+        total = reduced(Combine.ADD, powers, axes)
+        value = mapped(lambda s, v, t: s.float_binary(math.PowFOp, v, s.constant(1.0 / p, t)), total, 20)
+    return [converted(value, o.element())]
+
+
+def local_response_normalization(o: Operands) -> list[Node]:
+    """x / (bias + alpha / size * sum of squares over `size` neighbouring channels) ** beta"""
+    x, size = widened(o[0]), o.attr("size")
+    before, t = (size - 1) // 2, x.element
+    squares = square(x)
+
+    def formula(body: Body, index: Index) -> SSAValue:
+        channel = index[1] + index[-1] - before
+        return body.guarded(
+            body.inside(channel, x.dims[1]),
+            lambda: body.read(squares, (index[0], channel, *index[2:-1])),
+            lambda: body.scalars.constant(0.0, t),
+        )
+
+    around = Computed((*x.dims, as_dim(size)), t, ((squares, Use.MANY),), formula, cost=3)
+    total = reduced(Combine.ADD, around, [len(x.dims)])
+    scale, bias, beta = (o.attr("alpha") / size, o.attr("bias"), o.attr("beta"))
+
+    def quotient(s: Scalars, v: SSAValue, squared: SSAValue) -> SSAValue:
+        base = s.add(s.constant(bias, t), s.mul(squared, s.constant(scale, t), t), t)
+        return s.divf(v, s.float_binary(math.PowFOp, base, s.constant(beta, t)))
+
+    return [pointwise(quotient, (x, total), x.dims, o.element(), 25)]
+
+
+WINDOWS: dict[type[onnx.OnnxOp], Rule] = {
+    onnx.AveragePoolOp: average_pool,
+    onnx.LRNOp: local_response_normalization,
+    onnx.LpPoolOp: lp_pool,
+    onnx.MaxPoolOp: max_pool,
+}
