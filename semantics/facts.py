@@ -14,6 +14,7 @@ from math import gcd
 from typing import Literal, TypeAlias
 
 from ..dialects.dims.expression import (
+    ONE,
     ZERO,
     Atom,
     Call,
@@ -376,8 +377,9 @@ def simplified(d: Dim, facts: Facts) -> Dim:
                         break
             args = tuple(kept)
         elif atom.kind == "broadcast":
-            args = tuple(a for a in args if not facts.prove_eq(a, 1)) or args[:1]
-        return apply_call(atom.kind, args) if len(args) > 1 else args[0]
+            args = tuple(a for a in args if not facts.prove_eq(a, 1)) or (ONE,)
+        first, *others = args
+        return apply_call(atom.kind, args) if others else first
 
     return d.map_atoms(replace)
 
@@ -421,7 +423,8 @@ def _other_atoms(d: Dim, symbol: Atom) -> Iterator[Call]:
 
 def _mod_equation(d: Dim) -> tuple[Call, int] | None:
     """(x % k, r) for `x % k - r` or its negative."""
-    if len(d.terms) > 2 or (len(d.terms) == 2 and d.terms[1][1]):
+    rest = d - d.constant_term
+    if len(rest.terms) != 1:
         return None
     c = d.terms[0][0]
     atom = ((d - d.constant_term) * c).atom

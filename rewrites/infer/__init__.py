@@ -1,0 +1,80 @@
+"""`sx-infer-shapes`: the type of every value, from the inputs down; what ONNX demands of sizes becomes guards."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import ArrayAttr, FunctionType, ModuleOp, StringAttr
+from xdsl.dialects.func import FuncOp, ReturnOp
+from xdsl.passes import ModulePass
+
+from ...dialects.onnx.model import MAIN, is_local_function
+from ...runtime.errors import UnsupportedError
+from ...semantics.facts import Facts
+from ...semantics.weights import WeightStore
+from .declared import differences
+from .materialize import materialize
+from .walk import Inference
+
+DIAGNOSTICS = "dims.diagnostics"
+"""The module's attribute with one line for each declared type that inference contradicts."""
+
+
+@dataclass(frozen=True)
+class InferShapes(ModulePass):
+    """Sets the type of every value; with `compile_mode` also states guards and binds sizes that data decides."""
+
+    name: ClassVar[str] = "sx-infer-shapes"
+    compile_mode: bool = True
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        infer_shapes(op, compile_mode=self.compile_mode)
+
+
+def infer_shapes(
+    module: ModuleOp,
+    weights: WeightStore | None = None,
+    *,
+    compile_mode: bool = False,
+    facts: Facts | None = None,
+) -> list[str]:
+    """Sets the type of every value of `main`; gives a line for each declared type that is not so.
+
+    In compile mode, integer tensors that are known become `dims.tensor` or `onnx.Constant`, sizes that data decides are
+    bound by `dims.bind`, and what ONNX demands and the prover does not know becomes `dims.assume`, first in its block
+    where its symbols are known there.  What is stated in `main` is added to `facts`.
+
+    Raises ModelError where no sizes make an operation valid, UnsupportedError naming all operators without a rule.
+    """
+    inference = Inference(module, weights, facts if facts is not None else Facts(), compile_mode)
+    functions = [f for f in module.body.block.ops if isinstance(f, FuncOp) and _is_graph(f)]
+    for function in functions:
+        inference.function(function)
+    if inference.unsupported:
+        raise UnsupportedError("\n".join(inference.unsupported))
+    lines = [line for f in functions for line in differences(f)]
+    module.attributes.pop(DIAGNOSTICS, None)
+    if lines:
+        module.attributes[DIAGNOSTICS] = ArrayAttr([StringAttr(line) for line in lines])
+    if compile_mode:
+        materialize(inference, functions)
+    for function in functions:
+        _set_function_type(function)
+    return lines
+
+
+def _is_graph(function: FuncOp) -> bool:
+    """Not a local function, which stays as the file has it, and not a kernel."""
+    return not function.is_declaration and not is_local_function(function) and "kernel.key" not in function.attributes
+
+
+def _set_function_type(function: FuncOp) -> None:
+    block = function.body.block
+    last = block.last_op
+    results = list(last.operand_types) if isinstance(last, ReturnOp) else list(function.function_type.outputs)
+    function.function_type = FunctionType.from_lists(list(block.arg_types), results)
+
+
+__all__ = ["DIAGNOSTICS", "MAIN", "InferShapes", "infer_shapes"]

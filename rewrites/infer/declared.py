@@ -1,0 +1,52 @@
+"""What a file declares of its values' types against what inference found."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from xdsl.dialects.builtin import TensorType
+from xdsl.dialects.func import FuncOp
+from xdsl.ir import Operation, SSAValue
+
+from ...dialects import onnx
+from ...dialects.dims import dims_of
+from ...dialects.onnx.base import type_string
+from ...dialects.onnx.declared import DECLARED, Declared, declared_types
+
+
+def differences(function: FuncOp) -> list[str]:
+    """A line for each value whose declared type is wrong."""
+    out: list[str] = []
+    for op in function.walk():
+        if DECLARED in op.attributes:
+            declared = declared_types(op)
+            for value in _values_of(op):
+                name = onnx.value_name(value)
+                if name is not None and name in declared and (line := difference(name, value, declared[name])):
+                    out.append(line)
+    return out
+
+
+def _values_of(op: Operation) -> Iterator[SSAValue]:
+    """The values of the bodies directly inside an op."""
+    for region in op.regions:
+        for block in region.blocks:
+            for inner in block.ops:
+                yield from inner.results
+
+
+def difference(name: str, value: SSAValue, declared: Declared) -> str | None:
+    """What is wrong with a declared type; None where nothing is, or where it cannot be told."""
+    found = type_string(value.type)
+    if found is not None and found != declared.type:
+        return f"'{name}' is declared {declared.type}, and is {found}"
+    if declared.sizes is None or not isinstance(value.type, TensorType):
+        return None
+    dims = dims_of(value.type)
+    written = f"[{', '.join('?' if s is None else str(s) for s in declared.sizes)}]"
+    if len(dims) != len(declared.sizes):
+        return f"'{name}' is declared {written}, and has rank {len(dims)}"
+    for axis, (size, dim) in enumerate(zip(declared.sizes, dims)):
+        if isinstance(size, int) and size >= 0 and dim.is_const and dim.value != size:
+            return f"'{name}' is declared {written}, and its axis {axis} is {dim}"
+    return None

@@ -1,0 +1,383 @@
+"""Operations with bodies: branches are merged, loops run to a fixpoint with sizes that change widened to symbols."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from xdsl.dialects.builtin import Float64Type, IntegerType, TensorType, UnrankedTensorType, i64
+from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
+
+from ...dialects import dims, onnx
+from ...dialects.dims import Dim, as_dim, dims_of
+from ...dialects.dims.expression import ONE, ZERO, DimError, dim_max, parse_dim
+from ...dialects.onnx.declared import declared_types
+from ...dialects.onnx.types import ELEMENT_NAMES, ELEMENT_TYPES, OptionalType, SequenceType, UnknownType
+from ...semantics.facts import Facts
+from ...semantics.shapes import Context, Names, Scope, ShapeError, elements_of
+from ...semantics.shapes.containers import ANY, container_dims, merged
+from ...semantics.shapes.elements import as_integers, filled
+
+if TYPE_CHECKING:
+    from .walk import Inference
+
+BOOL = IntegerType(1)
+_ROUNDS = 16
+
+
+def _set(value: SSAValue, type_: Attribute) -> None:
+    from .walk import set_type
+
+    set_type(value, type_)
+
+
+def yields(block: Block) -> Sequence[SSAValue]:
+    """The values that a body gives."""
+    last = block.last_op
+    return last.operands if isinstance(last, onnx.YieldOp) else ()
+
+
+def visible(dim: Dim, names: Names, regions: Sequence[Region]) -> bool:
+    """Whether none of the symbols is bound inside these regions."""
+    return all(not _is_inside(names.owners.get(name), regions) for name in dim.symbols)
+
+
+def _is_inside(value: SSAValue | None, regions: Sequence[Region]) -> bool:
+    if value is None:
+        return False
+    owner = value.owner
+    region = owner.parent_region() if isinstance(owner, Operation) else owner.parent
+    while region is not None:
+        if region in regions:
+            return True
+        parent = region.parent
+        region = parent.parent_region() if parent is not None else None
+    return False
+
+
+# --- If ---------------------------------------------------------------------------------------------------------------
+
+
+def if_(inference: Inference, c: Context) -> list[Attribute | None]:
+    """The branch that runs where the condition is known; else what both agree on."""
+    op = c.op
+    assert isinstance(op, onnx.IfOp)
+    known = condition_of(c.need(0), c.scope)
+    branches = [op.then_branch, op.else_branch]
+    if known is not None:
+        branches = [branches[0 if known else 1]]
+    inference.in_branch += 1
+    try:
+        for region in branches:
+            inference.block(region.block, c.scope.inner())
+    finally:
+        inference.in_branch -= 1
+    outputs = [yields(region.block) for region in branches]
+    types: list[Attribute | None] = []
+    for at, result in enumerate(c.results):
+        assert result is not None
+        given = [values[at] for values in outputs]
+        types.append(_merged_results(c, at, [v.type for v in given], branches))
+        _merge_values(c, result, given, branches)
+    return types
+
+
+def condition_of(value: SSAValue, scope: Scope) -> bool | None:
+    """A condition's value where it is known."""
+    elements = elements_of(value, scope)
+    if elements is None or elements.size != 1:
+        return None
+    found = as_integers(elements)
+    return bool(found[0].value) if found and found[0].is_const else None
+
+
+def _merged_results(c: Context, at: int, types: Sequence[Attribute], regions: Sequence[Region]) -> Attribute:
+    known = [t for t in types if not isinstance(t, UnknownType)]
+    if not known:
+        return types[0]
+    out = known[0]
+    for other in known[1:]:
+        out = _merge_types(c, at, out, other)
+    return escaping(c, at, out, regions)
+
+
+def _merge_types(c: Context, at: int, a: Attribute, b: Attribute) -> Attribute:
+    """The type of a result that is one of two."""
+    if a == b:
+        return a
+    if isinstance(a, TensorType) and isinstance(b, TensorType) and len(dims_of(a)) == len(dims_of(b)):
+        if a.element_type != b.element_type:
+            raise ShapeError(f"output {at} is {a} in one branch and {b} in the other")
+        pairs = zip(dims_of(a), dims_of(b))
+        return dims.tensor_type(a.element_type, [_either(c, at, i, x, y) for i, (x, y) in enumerate(pairs)])
+    return merged(a, b)
+
+
+def _either(c: Context, at: int, axis: int, x: Dim, y: Dim) -> Dim:
+    return x if x is y or c.scope.facts.prove_eq(x, y) else c.fresh(at, axis)
+
+
+def escaping(c: Context, at: int, type_: Attribute, regions: Sequence[Region]) -> Attribute:
+    """A type that leaves a region: sizes that are bound inside become the result's own symbols."""
+    match type_:
+        case TensorType():
+            found = [d if visible(d, c.scope.names, regions) else c.fresh(at, i) for i, d in enumerate(dims_of(type_))]
+            return dims.tensor_type(type_.element_type, found)
+        case SequenceType():
+            return SequenceType(_loose(c, type_.element, regions))
+        case OptionalType():
+            return OptionalType(_loose(c, type_.element, regions))
+        case _:
+            return type_
+
+
+def _loose(c: Context, type_: Attribute, regions: Sequence[Region]) -> Attribute:
+    """The type of an element in a container that leaves a region."""
+    if isinstance(type_, TensorType):
+        found = [d if visible(d, c.scope.names, regions) else ANY for d in container_dims(type_)]
+        return dims.tensor_type(type_.element_type, found)
+    return escaping(c, 0, type_, regions)
+
+
+def _merge_values(c: Context, result: SSAValue, given: Sequence[SSAValue], regions: Sequence[Region]) -> None:
+    """Keeps elements on which the branches agree."""
+    c.scope.values.pop(result, None)
+    found = [elements_of(v, c.scope) for v in given]
+    first = found[0]
+    if first is None or any(e is None or e.shape != first.shape for e in found):
+        return
+    rows = [None if e is None else list(e.reshape(-1)) for e in found]
+    same = [x if all(r is not None and r[i] is x for r in rows) else None for i, x in enumerate(rows[0] or [])]
+    if all(isinstance(x, Dim) and visible(x, c.scope.names, regions) for x in same):
+        c.scope.values[result] = filled(first.shape, same)
+
+
+# --- loops ------------------------------------------------------------------------------------------------------------
+
+
+def loop(inference: Inference, c: Context) -> list[Attribute | None]:
+    """Operands: count, condition, states.  The body: (iteration, condition, states) -> (condition, states, rows)."""
+    op = c.op
+    assert isinstance(op, onnx.LoopOp)
+    block = op.body.block
+    _set(block.args[0], dims.tensor_type(i64, ()))
+    _set(block.args[1], dims.tensor_type(BOOL, ()))
+    initial = [c.need(i) for i in range(2, len(c.operands))]
+    if len(block.args) != len(initial) + 2:
+        raise ShapeError(f"the body has {len(block.args)} inputs for {len(initial)} states")
+    states = list(block.args[2:])
+    inner = _fixpoint(inference, c, block, states, initial, lambda: list(yields(block))[1 : 1 + len(states)])
+    given = list(yields(block))
+    types = [_carried(c, at, arg, op.body) for at, arg in enumerate(states)]
+    trips = _trips(c, block, given[0], inner)
+    for at in range(len(states), len(c.results)):
+        row = given[1 + at].type
+        types.append(_stacked(c, at, row, trips, 0, op.body))
+    return types
+
+
+def _fixpoint(
+    inference: Inference,
+    c: Context,
+    block: Block,
+    states: Sequence[SSAValue],
+    initial: Sequence[SSAValue],
+    given: Callable[[], list[SSAValue]],
+) -> Scope:
+    """Infers a body until its states' types hold for the first iteration and for what an iteration makes of them."""
+    for arg, value in zip(states, initial):
+        _set(arg, value.type)
+    inference.in_branch += 1
+    try:
+        for _ in range(_ROUNDS):
+            inner = c.scope.inner()
+            for arg in block.args:
+                c.scope.values.pop(arg, None)
+            _count_iterations(block, inner)
+            inference.block(block, inner)
+            changed = False
+            for arg, value in zip(states, given()):
+                wide = _widened(arg, value.type, c.scope.names, inner.facts)
+                if wide != arg.type:
+                    _set(arg, wide)
+                    changed = True
+            if not changed:
+                return inner
+    finally:
+        inference.in_branch -= 1
+    raise ShapeError("the types of its states do not settle")
+
+
+def _count_iterations(block: Block, inner: Scope) -> None:
+    """The iteration's number is not negative."""
+    if block.args and isinstance(block.parent_op(), onnx.LoopOp):
+        elements = elements_of(block.args[0], inner)
+        for d in (as_integers(elements) if elements is not None else None) or []:
+            inner.facts.assume(f"0 <= {d}")
+
+
+def _widened(arg: SSAValue, after: Attribute, names: Names, facts: Facts) -> Attribute:
+    """A state's type that also admits what an iteration gives: sizes that change become symbols of the argument."""
+    before = arg.type
+    if before == after or isinstance(after, UnknownType):
+        return before
+    if isinstance(before, UnrankedTensorType):
+        return before
+    if isinstance(before, TensorType) and isinstance(after, TensorType) and before.element_type == after.element_type:
+        old, new = dims_of(before), dims_of(after)
+        if len(old) == len(new):
+            found = [_widened_dim(arg, i, x, y, names, facts) for i, (x, y) in enumerate(zip(old, new))]
+            return dims.tensor_type(before.element_type, found)
+        return UnrankedTensorType(before.element_type)
+    return merged(before, after)
+
+
+def _widened_dim(arg: SSAValue, axis: int, before: Dim, after: Dim, names: Names, facts: Facts) -> Dim:
+    own = names.sizes.get((arg, axis))
+    if before is after or before is own or facts.prove_eq(before, after):
+        return before
+    return names.size(arg, axis)
+
+
+def _carried(c: Context, at: int, arg: SSAValue, body: Region) -> Attribute | None:
+    """A state after the loop."""
+    return escaping(c, at, arg.type, [body])
+
+
+def _trips(c: Context, block: Block, going: SSAValue, inner: Scope) -> Dim | None:
+    """The number of iterations where it is known: the count, if the condition stays true."""
+    first = True if not c.has(1) else condition_of(c.need(1), c.scope)
+    if first is False:
+        return ZERO
+    always = first is True and (passes_on(going, block.args[1]) or condition_of(going, inner) is True)
+    if not always or not c.has(0):
+        return None
+    count = c.ints(0)
+    return None if count is None else dim_max(count[0], 0)
+
+
+def passes_on(value: SSAValue, source: SSAValue) -> bool:
+    """Whether a value is another one, perhaps through Identity."""
+    while isinstance(value.owner, onnx.IdentityOp):
+        value = value.owner.operands[0]
+    return value is source
+
+
+def _stacked(c: Context, at: int, row: Attribute, count: Dim | None, axis: int, body: Region) -> Attribute:
+    """The rows of all iterations as one tensor, stacked along a new axis."""
+    if not isinstance(row, TensorType):
+        return row
+    found = list(dims_of(row))
+    if not -len(found) - 1 <= axis <= len(found):
+        raise ShapeError(f"axis {axis} is out of range for rank {len(found) + 1}")
+    axis = axis + len(found) + 1 if axis < 0 else axis
+    found.insert(axis, ONE if count is None else count)
+    names = c.scope.names
+    out = [d if visible(d, names, [body]) else c.fresh(at, i) for i, d in enumerate(found)]
+    if count is None:
+        out[axis] = c.fresh(at, axis)
+    return dims.tensor_type(row.element_type, out)
+
+
+def scan(inference: Inference, c: Context) -> list[Attribute | None]:
+    """Operands: states, then tensors to go through.  The body: (states, slices) -> (states, rows)."""
+    op = c.op
+    assert isinstance(op, onnx.ScanOp)
+    block = op.body.block
+    count = c.attr("num_scan_inputs")
+    first = len(c.operands) - count
+    if first < 0 or len(block.args) != len(c.operands):
+        raise ShapeError(f"{len(c.operands)} inputs, {count} of them to scan, and a body of {len(block.args)}")
+    axes = c.attr("scan_input_axes") or [0] * count
+    length: Dim | None = None
+    for at, axis in enumerate(axes):
+        found = list(c.dims(first + at))
+        size = found.pop(c.axis(axis, len(found)))
+        length = size if length is None else c.equal(length, size, "the lengths of the scanned inputs")
+        _set(block.args[first + at], c.like(first + at, found))
+    states = list(block.args[:first])
+    _fixpoint(inference, c, block, states, [c.need(i) for i in range(first)], lambda: list(yields(block))[:first])
+    given = list(yields(block))
+    types = [_carried(c, at, arg, op.body) for at, arg in enumerate(states)]
+    rows = len(c.results) - first
+    out_axes = c.attr("scan_output_axes") or [0] * rows
+    for at, axis in zip(range(first, len(c.results)), out_axes):
+        types.append(_stacked(c, at, given[at].type, length, axis, op.body))
+    return types
+
+
+def sequence_map(inference: Inference, c: Context) -> list[Attribute | None]:
+    """The body takes an element of each sequence, and other operands as they are; it gives elements of the results."""
+    op = c.op
+    assert isinstance(op, onnx.SequenceMapOp)
+    block = op.body.block
+    for at, arg in enumerate(block.args):
+        type_ = c.type_of(at)
+        _set(arg, _element_in_body(arg, type_.element, c.scope.names) if isinstance(type_, SequenceType) else type_)
+    inference.in_branch += 1
+    try:
+        inference.block(block, c.scope.inner())
+    finally:
+        inference.in_branch -= 1
+    return [SequenceType(_loose(c, value.type, [op.body])) for value in yields(block)]
+
+
+def _element_in_body(arg: SSAValue, element: Attribute, names: Names) -> Attribute:
+    if not isinstance(element, TensorType):
+        return element
+    found = [names.size(arg, i) if d is ANY else d for i, d in enumerate(container_dims(element))]
+    return dims.tensor_type(element.element_type, found)
+
+
+def flex_attention(inference: Inference, c: Context) -> list[Attribute | None]:
+    """The two bodies change scores and probabilities, [batch, heads, queries, keys], and keep their type."""
+    q, k, v = (c.dims_of_rank(i, 4) for i in range(3))
+    code = c.attr("softmax_precision")
+    double = isinstance(c.element(0), Float64Type)
+    element = ELEMENT_TYPES[code] if code else ELEMENT_TYPES[11 if double else 1]
+    for region in c.op.regions:
+        for arg in region.block.args[:1]:
+            _set(arg, c.tensor(element, [q[0], q[1], q[2], k[2]]))
+        inference.block(region.block, c.scope.inner())
+    return [c.like(0, [q[0], q[1], q[2], v[3]])]
+
+
+HANDLERS: Mapping[type[Operation], Callable[[Inference, Context], list[Attribute | None]]] = {
+    onnx.IfOp: if_,
+    onnx.LoopOp: loop,
+    onnx.ScanOp: scan,
+    onnx.SequenceMapOp: sequence_map,
+    onnx.PreviewFlexAttentionOp: flex_attention,
+}
+
+
+# --- declared types ---------------------------------------------------------------------------------------------------
+
+
+def declared_type(value: SSAValue, c: Context, result: int) -> Attribute | None:
+    """The type that the file declares of the result of an unknown operator; its named sizes are believed."""
+    name = onnx.value_name(value)
+    owner = c.op.parent_op()
+    found = None if name is None or owner is None else declared_types(owner).get(name)
+    if found is None or not found.type.startswith("tensor(") or found.sizes is None:
+        return None
+    element = next((e for e, text in ELEMENT_NAMES.items() if found.type == f"tensor({text})"), None)
+    if element is None:
+        return None
+    sizes: list[Dim] = []
+    for axis, size in enumerate(found.sizes):
+        sizes.append(_declared_size(c, result, axis, size))
+    return dims.tensor_type(element, sizes)
+
+
+def _declared_size(c: Context, result: int, axis: int, size: int | str | None) -> Dim:
+    if isinstance(size, int) and size >= 0:
+        return as_dim(size)
+    if isinstance(size, str):
+        try:
+            dim = parse_dim(size)
+        except DimError:
+            return c.fresh(result, axis)
+        if dim.symbols <= c.scope.names.taken:
+            return dim
+    return c.fresh(result, axis)

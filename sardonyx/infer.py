@@ -1,0 +1,105 @@
+"""`sx.infer_shapes`: the model with the sizes of all its values, as numbers and expressions in its own symbols."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import onnx as onnx_package
+from onnx import ModelProto, TypeProto, ValueInfoProto
+from xdsl.dialects.builtin import ModuleOp, TensorType, UnrankedTensorType
+from xdsl.ir import Attribute, Block, SSAValue
+
+from .dialects import onnx
+from .dialects.dims import dims_of
+from .dialects.onnx.model import main_of
+from .dialects.onnx.types import ELEMENT_CODES, OptionalType, SequenceType
+from .frontend.importer import import_model
+from .rewrites.infer import infer_shapes as infer_module
+from .rewrites.upgrade import upgrade_opset
+
+
+def infer_shapes(model: ModelProto | str | Path | bytes) -> ModelProto:
+    """A copy of the model in which every value of the main graph has its type in `output` or `value_info`.
+
+    Sizes are numbers, or `dim_param` expressions over the inputs' symbols with `+ - * // %`, `min()`, `max()` and
+    `broadcast()`; a size that data decides is a new name.  The types that the file declared are replaced.
+    Raises ModelError where the model is wrong, UnsupportedError for operators without a rule and a declared type.
+    """
+    module, weights = import_model(model)
+    upgrade_opset(module, weights)
+    infer_module(module, weights)
+    if isinstance(model, str | Path):
+        copy = onnx_package.load_model(model, load_external_data=False)
+    else:
+        copy = ModelProto.FromString(model if isinstance(model, bytes) else model.SerializeToString())
+    _write(copy, module)
+    return copy
+
+
+def _write(model: ModelProto, module: ModuleOp) -> None:
+    """Writes the types of the main graph's values into the model."""
+    main = main_of(module)
+    types = dict(_named_types(main.body.block))
+    graph = model.graph
+    last = main.body.block.last_op
+    assert last is not None
+    for info, value in zip(graph.output, last.operands):
+        _set_type(info, value.type)
+        types.pop(info.name, None)
+    for info in graph.input:
+        types.pop(info.name, None)
+    for tensor in graph.initializer:
+        types.pop(tensor.name, None)
+    del graph.value_info[:]
+    for name, type_ in types.items():
+        info = ValueInfoProto(name=name)
+        if _set_type(info, type_):
+            graph.value_info.append(info)
+
+
+def _named_types(block: Block) -> Iterator[tuple[str, Attribute]]:
+    for op in block.ops:
+        results: list[SSAValue] = list(op.results)
+        for value in results:
+            name = onnx.value_name(value)
+            if name:
+                yield name, value.type
+
+
+def _set_type(info: ValueInfoProto, type_: Attribute) -> bool:
+    """Writes a type; False where there is none to write, and the declared one stays."""
+    proto = type_proto(type_)
+    if proto is None:
+        return False
+    info.type.CopyFrom(proto)
+    return True
+
+
+def type_proto(type_: Attribute) -> TypeProto | None:
+    """A type as ONNX writes it; None for what is not known."""
+    proto = TypeProto()
+    match type_:
+        case TensorType() | UnrankedTensorType():
+            proto.tensor_type.elem_type = ELEMENT_CODES[type_.element_type]
+            if isinstance(type_, TensorType):
+                proto.tensor_type.shape.SetInParent()
+                for d in dims_of(type_):
+                    dim = proto.tensor_type.shape.dim.add()
+                    if d.is_const:
+                        dim.dim_value = d.value
+                    else:
+                        dim.dim_param = str(d)
+        case SequenceType():
+            inner = type_proto(type_.element)
+            if inner is None:
+                return None
+            proto.sequence_type.elem_type.CopyFrom(inner)
+        case OptionalType():
+            inner = type_proto(type_.element)
+            if inner is None:
+                return None
+            proto.optional_type.elem_type.CopyFrom(inner)
+        case _:
+            return None
+    return proto

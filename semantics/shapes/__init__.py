@@ -1,0 +1,79 @@
+"""Shape and value rules: from an operation and what is known of its operands to the types of its results.
+
+A shape rule is a function of a `Context`, keyed by the operation's class; it gives the result types by formal position.
+Control flow, calls and unknown operators have no rule: the pass that walks the module handles them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from xdsl.dialects.builtin import TensorType, UnrankedTensorType
+from xdsl.ir import Attribute, Operation
+
+from ...dialects import onnx
+from ...dialects.onnx.types import ELEMENT_NAMES
+from . import containers, contraction, creation, elementwise, ml, movement, recurrent, reduction, values, windows
+from .context import Context, Guard, Names, RankUnknown, Scope, ShapeError, Types, elements_of, symbols_for
+
+RULES: dict[type[Operation], Callable[[Context], Types]] = {
+    **elementwise.RULES,
+    **movement.RULES,
+    **contraction.RULES,
+    **windows.RULES,
+    **reduction.RULES,
+    **creation.RULES,
+    **recurrent.RULES,
+    **containers.RULES,
+    **ml.RULES,
+}
+
+_ELEMENTS = {name: element for element, name in ELEMENT_NAMES.items()}
+
+
+def result_types(c: Context) -> list[Attribute | None]:
+    """The result types of an operation that has a rule, by formal position.
+
+    Where an operand's rank is not known, neither are the results': they are `tensor<*xT>`.  Raises ShapeError.
+    """
+    try:
+        return list(RULES[type(c.op)](c))
+    except RankUnknown:
+        return [None if r is None else _unranked(c, at) for at, r in enumerate(c.results)]
+
+
+def _unranked(c: Context, index: int) -> Attribute:
+    """A result's type where only the element type can be told, by the schema's type variables and dtype attributes."""
+    op = c.op
+    assert isinstance(op, onnx.OnnxOp)
+    for attribute in ("to", "dtype", "output_dtype", "output_datatype"):
+        if attribute in op.properties:
+            return UnrankedTensorType(elementwise.element_of_code(c.attr(attribute)))
+    outputs, inputs = op.SCHEMA.outputs, op.SCHEMA.inputs
+    variable = outputs[min(index, len(outputs) - 1)].type
+    for at, value in enumerate(c.operands):
+        if value is not None and inputs[min(at, len(inputs) - 1)].type == variable:
+            type_ = value.type
+            if isinstance(type_, TensorType | UnrankedTensorType):
+                return UnrankedTensorType(type_.element_type)
+            return type_
+    allowed = op.SCHEMA.constraints.get(variable, variable).split("|")
+    name = allowed[0].removeprefix("tensor(").removesuffix(")")
+    if len(allowed) > 1 or name not in _ELEMENTS:
+        raise ShapeError("its result's element type is not known without the rank of its operands")
+    return UnrankedTensorType(_ELEMENTS[name])
+
+
+__all__ = [
+    "RULES",
+    "Context",
+    "Guard",
+    "Names",
+    "RankUnknown",
+    "Scope",
+    "ShapeError",
+    "elements_of",
+    "result_types",
+    "symbols_for",
+    "values",
+]

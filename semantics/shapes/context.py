@@ -1,0 +1,349 @@
+"""What a shape rule sees of the operation it is asked about, and how it states what must hold."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from xdsl.dialects.builtin import TensorType, UnrankedTensorType
+from xdsl.ir import Attribute, Operation, SSAValue
+
+from ...dialects import dims as dims_dialect
+from ...dialects import onnx
+from ...dialects.dims import Dim, as_dim, dims_of
+from ...dialects.dims.expression import ONE, dim_broadcast, never_one
+from ...dialects.dims.interval import is_signed
+from ..facts import Facts, broadcast_condition
+from ..known import constant_value
+from ..weights import WeightStore
+from .elements import MAX_ELEMENTS, Elements, as_integers, elements_of_array, integer_range, is_integer
+
+MAX_BOUND = 16
+"""An integer tensor with at most so many unknown elements can have a symbol for each."""
+
+
+class ShapeError(Exception):
+    """The model is wrong: no sizes and values can make this operation valid."""
+
+
+class RankUnknown(Exception):
+    """A rule needs the dims of a value whose rank only data decides."""
+
+
+@dataclass(frozen=True)
+class Guard:
+    """A condition on dims that ONNX demands and that was not proved, and the reason for it."""
+
+    condition: str
+    why: str
+
+
+@dataclass
+class Names:
+    """The names of symbols that inference made, by what they stand for; asked twice, it answers the same.
+
+    `owners` gives the value that a symbol's binding comes with: whose size it is, or one of whose elements;
+    `bound_owners` has only the latter.
+    """
+
+    taken: set[str] = field(default_factory=set[str])
+    sizes: dict[tuple[SSAValue, int], Dim] = field(default_factory=dict[tuple[SSAValue, int], Dim])
+    bound: dict[SSAValue, list[Dim]] = field(default_factory=dict[SSAValue, list[Dim]])
+    owners: dict[str, SSAValue] = field(default_factory=dict[str, SSAValue])
+    bound_owners: dict[str, SSAValue] = field(default_factory=dict[str, SSAValue])
+    _next: dict[str, int] = field(default_factory=dict[str, int])
+
+    def new(self, prefix: str) -> Dim:
+        number = self._next.get(prefix, 0)
+        while f"{prefix}{number}" in self.taken:
+            number += 1
+        self._next[prefix] = number + 1
+        name = f"{prefix}{number}"
+        self.taken.add(name)
+        return Dim.symbol(name)
+
+    def size(self, value: SSAValue, axis: int) -> Dim:
+        """The size of a value's axis that only data decides: `u0`, `u1`, ..."""
+        found = self.sizes.get((value, axis))
+        if found is None:
+            found = self.new("u")
+            self.keep_size(value, axis, found)
+        return found
+
+    def keep_size(self, value: SSAValue, axis: int, symbol: Dim) -> None:
+        """Lets a symbol stand for the size of a value's axis."""
+        self.sizes[value, axis] = symbol
+        self.owners[str(symbol)] = value
+
+    def elements(self, value: SSAValue, count: int) -> list[Dim]:
+        """Symbols for the elements of an integer tensor that only data decides: `v0`, `v1`, ..."""
+        found = self.bound.get(value)
+        if found is None:
+            found = [self.new("v") for _ in range(count)]
+            self.keep_elements(value, found)
+        return found
+
+    def keep_elements(self, value: SSAValue, symbols: list[Dim]) -> None:
+        """Lets symbols stand for the elements of a value."""
+        self.bound[value] = symbols
+        for symbol in symbols:
+            self.owners[str(symbol)] = self.bound_owners[str(symbol)] = value
+
+
+@dataclass
+class Scope:
+    """State of inference where an operation stands: what is known of values and dims there."""
+
+    names: Names
+    facts: Facts
+    weights: WeightStore | None = None
+    values: dict[SSAValue, Elements] = field(default_factory=dict[SSAValue, Elements])
+
+    def inner(self) -> Scope:
+        """The scope of a region: what becomes known inside does not hold outside."""
+        return Scope(self.names, self.facts.copy(), self.weights, self.values)
+
+
+class Context:
+    """One operation under inference. Operands and results go by formal position."""
+
+    def __init__(self, op: Operation, scope: Scope) -> None:
+        self.op = op
+        self.scope = scope
+        formal = op if isinstance(op, onnx.OnnxOp | onnx.PositionedOp) else None
+        self.operands: list[SSAValue | None] = list(op.operands) if formal is None else formal.formal_operands()
+        self.results: list[SSAValue | None] = list(op.results) if formal is None else list(formal.formal_results())
+        self.guards: list[Guard] = []
+        self.binds: list[str] = []  # sizes that only the operation's own execution knows
+        self.shape_operands: dict[int, tuple[Dim, ...]] = {}  # integer operands whose values the result dims rest on
+
+    # --- operands -------------------------------------------------------------------------------------------------
+
+    def has(self, index: int) -> bool:
+        return self.operand(index) is not None
+
+    def operand(self, index: int) -> SSAValue | None:
+        return self.operands[index] if index < len(self.operands) else None
+
+    def need(self, index: int) -> SSAValue:
+        value = self.operand(index)
+        if value is None:
+            raise ShapeError(f"input {index} is missing")
+        return value
+
+    def type_of(self, index: int) -> Attribute:
+        return self.need(index).type
+
+    def element(self, index: int) -> Attribute:
+        """The element type of a tensor operand. Raises RankUnknown where even that is not known."""
+        type_ = self.type_of(index)
+        if isinstance(type_, TensorType | UnrankedTensorType):
+            return type_.element_type
+        raise RankUnknown
+
+    def dims(self, index: int) -> tuple[Dim, ...]:
+        """The dims of an operand. Raises RankUnknown."""
+        type_ = self.type_of(index)
+        if not isinstance(type_, TensorType):
+            raise RankUnknown
+        return dims_of(type_)
+
+    def rank(self, index: int) -> int:
+        return len(self.dims(index))
+
+    def dims_of_rank(self, index: int, *ranks: int) -> tuple[Dim, ...]:
+        """The dims of an operand that must have one of these ranks."""
+        dims = self.dims(index)
+        if len(dims) not in ranks:
+            raise ShapeError(f"input {index} has rank {len(dims)}, and must have {' or '.join(map(str, ranks))}")
+        return dims
+
+    def attr(self, name: str) -> Any:
+        return onnx.attr(self.op, name)
+
+    def axis(self, value: int, rank: int) -> int:
+        """An axis counted from the end where negative. Raises ShapeError where out of range."""
+        if not -rank <= value < max(rank, 1):
+            raise ShapeError(f"axis {value} is out of range for rank {rank}")
+        return value + rank if value < 0 else value
+
+    # --- values ---------------------------------------------------------------------------------------------------
+
+    def constant(self, index: int) -> np.ndarray[Any, Any] | None:
+        """The value of a constant operand."""
+        value = self.operand(index)
+        return None if value is None else constant_value(value, self.scope.weights)
+
+    def elements(self, index: int) -> Elements | None:
+        """What is known of the elements of a small operand; None where nothing can be."""
+        value = self.operand(index)
+        return None if value is None else elements_of(value, self.scope)
+
+    def ints(self, index: int) -> tuple[Dim, ...] | None:
+        """The elements of an integer operand that the result's dims rest on, row-major.
+
+        Unknown ones get a symbol each.  None where their number is unknown or large.
+        """
+        elements = self.elements(index)
+        if elements is None:
+            return None
+        found = as_integers(elements)
+        if found is None:
+            return None
+        self.shape_operands[index] = tuple(found)
+        return tuple(found)
+
+    def known_int(self, index: int) -> int | None:
+        """The value of an integer operand with one element, where it is a number."""
+        found = self.ints(index)
+        return found[0].value if found is not None and len(found) == 1 and found[0].is_const else None
+
+    def known_ints(self, index: int) -> list[int] | None:
+        """The elements of an integer operand, where all are numbers."""
+        found = self.ints(index)
+        if found is None or not all(d.is_const for d in found):
+            return None
+        return [d.value for d in found]
+
+    # --- results --------------------------------------------------------------------------------------------------
+
+    def tensor(self, element: Attribute, dims: Iterable[Dim | int]) -> Attribute:
+        return dims_dialect.tensor_type(element, [as_dim(d) for d in dims])
+
+    def like(self, index: int, dims: Iterable[Dim | int] | None = None) -> Attribute:
+        """A tensor with an operand's element type, and its dims unless others are given."""
+        return self.type_of(index) if dims is None else self.tensor(self.element(index), dims)
+
+    def fresh(self, result: int, axis: int) -> Dim:
+        """A size that only the operation's execution decides."""
+        value = self.results[result] if result < len(self.results) else None
+        if value is None:
+            return Dim.symbol("u")  # no such result: its type is dropped
+        dim = self.scope.names.size(value, axis)
+        if str(dim) not in self.binds:
+            self.binds.append(str(dim))
+        return dim
+
+    # --- what must hold -------------------------------------------------------------------------------------------
+
+    def require(self, condition: str, why: str) -> None:
+        """States a condition. Raises ShapeError where it can never hold."""
+        proof = self.scope.facts.prove(condition)
+        if proof.answer is False:
+            raise ShapeError(f"{why}: {condition} cannot hold")
+        if proof.answer is None:
+            self.guards.append(Guard(condition, why))
+
+    def equal(self, a: Dim, b: Dim, why: str) -> Dim:
+        """States that two sizes agree, and gives the one to write: a number before an expression."""
+        if a is b:
+            return a
+        self.require(f"{a} == {b}", why)
+        return b if b.is_const else a
+
+    def at_most(self, a: Dim | int, b: Dim | int, why: str) -> None:
+        self.require(f"{a} <= {b}", why)
+
+    def divides(self, k: Dim | int, d: Dim, why: str) -> None:
+        """States that d is a multiple of k."""
+        self.require(f"{d % k} == 0", why)
+
+    def broadcast_dim(self, a: Dim, b: Dim) -> Dim:
+        """The size that two sizes broadcast to; states that they do."""
+        if a is b or b is ONE:
+            return a
+        if a is ONE:
+            return b
+        facts = self.scope.facts
+        if a.is_const and b.is_const:
+            raise ShapeError(f"sizes {a} and {b} do not broadcast")
+        if never_one(a) and never_one(b):
+            return self.equal(a, b, "broadcasting")
+        proof = facts.prove_broadcast(a, b)
+        if proof.answer is False:
+            raise ShapeError(f"sizes {a} and {b} do not broadcast")
+        if proof.answer is None:
+            self.guards.append(Guard(broadcast_condition(a, b), f"sizes {a} and {b} broadcast"))
+        elif facts.prove_eq(a, b):
+            return a
+        return dim_broadcast(a, b)
+
+    def broadcast(self, *shapes: Sequence[Dim]) -> tuple[Dim, ...]:
+        """The dims that these broadcast to, right-aligned."""
+        rank = max(map(len, shapes), default=0)
+        out = [ONE] * rank
+        for shape in shapes:
+            for axis, dim in enumerate(shape, rank - len(shape)):
+                out[axis] = self.broadcast_dim(out[axis], dim)
+        return tuple(out)
+
+    def count(self, dims: Iterable[Dim]) -> Dim:
+        """The number of elements."""
+        total = ONE
+        for d in dims:
+            total = total * d
+        return total
+
+
+def elements_of(value: SSAValue, scope: Scope) -> Elements | None:
+    """What is known of a value's elements; an integer tensor of few elements always has a symbol for each."""
+    found = scope.values.get(value)
+    if found is not None:
+        return found
+    found = _elements_by_owner(value, scope)
+    if found is not None:
+        scope.values[value] = found
+    return found
+
+
+def _elements_by_owner(value: SSAValue, scope: Scope) -> Elements | None:
+    owner = value.owner
+    shape = static_shape(value)
+    if isinstance(owner, dims_dialect.TensorOp) and shape is not None:
+        out = np.empty(len(owner.exprs.data), object)
+        out[:] = owner.exprs.data
+        return out.reshape(shape)
+    if shape is not None and int(np.prod(shape, dtype=np.int64)) > MAX_ELEMENTS:
+        return None
+    array = constant_value(value, scope.weights)
+    if array is not None:
+        return elements_of_array(array)
+    return symbols_for(value, scope)
+
+
+def symbols_for(value: SSAValue, scope: Scope) -> Elements | None:
+    """A new symbol for each element of a small tensor of i32 or i64."""
+    shape = static_shape(value)
+    if shape is None or not isinstance(value.type, TensorType):
+        return None
+    element = value.type.element_type
+    count = int(np.prod(shape, dtype=np.int64))
+    if not is_integer(element) or integer_range(element)[1] < 2**31 - 1 or count > MAX_BOUND:
+        return None
+    out = np.empty(count, object)
+    out[:] = scope.names.elements(value, count)
+    return out.reshape(shape)
+
+
+def static_shape(value: SSAValue) -> tuple[int, ...] | None:
+    """The sizes of a tensor value where all are numbers."""
+    if not isinstance(value.type, TensorType):
+        return None
+    dims = dims_of(value.type)
+    return tuple(d.value for d in dims) if all(d.is_const for d in dims) else None
+
+
+def has_data_symbol(dim: Dim) -> bool:
+    """Whether an expression rests on an element of a tensor (not only on sizes)."""
+    return any(is_signed(name) for name in dim.symbols)
+
+
+def attribute_ints(context: Context, name: str, default: Sequence[int]) -> list[int]:
+    value = context.attr(name)
+    return list(default) if value is None else [int(v) for v in value]
+
+
+Types = Sequence["Attribute | None"]
+Rules = Mapping[type[Operation], Any]

@@ -1,0 +1,482 @@
+"""Shape rules of operators that move elements: reshape, slice, gather, pad, concat, split, scatter and their kin."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from xdsl.dialects.builtin import UnrankedTensorType
+from xdsl.ir import Attribute
+
+from ...dialects import onnx
+from ...dialects.dims.expression import ONE, ZERO, Dim, dim_max, dim_min
+from .context import Context, Rules, ShapeError, Types, attribute_ints, static_shape
+
+
+def identity_dims(c: Context) -> Types:
+    """The dims of the first operand: updates go into a copy of it."""
+    return [c.type_of(0)]
+
+
+# --- reshape ----------------------------------------------------------------------------------------------------------
+
+
+def reshape(c: Context) -> Types:
+    x = c.dims(0)
+    shape = c.ints(1)
+    if shape is None:
+        return [_reshape_unknown(c)]
+    return [c.like(0, reshaped(c, x, shape, bool(c.attr("allowzero"))))]
+
+
+def _reshape_unknown(c: Context) -> Attribute:
+    """The shape operand's length is known more often than its elements."""
+    length = static_shape(c.need(1))
+    if length is None or len(length) != 1:
+        return UnrankedTensorType(c.element(0))
+    return c.like(0, [c.fresh(0, axis) for axis in range(length[0])])
+
+
+def reshaped(c: Context, x: Sequence[Dim], shape: Sequence[Dim], allow_zero: bool) -> list[Dim]:
+    """The dims that Reshape gives.
+
+    An entry of 0 copies the operand's size, one of -1 is what is left.  Sizes that are 0 at run time where the
+    operand's is not would be copied too: a guard excludes that, as onnxruntime refuses nearly all such sizes.
+    """
+    entries = list(shape)
+    if all(d.is_const or not _is_data(c, d) for d in entries):
+        return _reshape_sizes(c, x, entries, allow_zero)
+    return _reshape_data(c, x, entries, allow_zero)
+
+
+def _is_data(c: Context, d: Dim) -> bool:
+    """Whether an entry may be negative: it rests on elements of a tensor and is not known to be a size."""
+    return c.scope.facts.prove_le(1, d).answer is not True and c.scope.facts.prove_le(0, d).answer is not True
+
+
+def _reshape_sizes(c: Context, x: Sequence[Dim], entries: list[Dim], allow_zero: bool) -> list[Dim]:
+    out: list[Dim] = []
+    inferred = -1
+    for at, d in enumerate(entries):
+        if d.is_const and d.value == -1:
+            if inferred >= 0:
+                raise ShapeError("more than one -1 in a shape")
+            inferred = at
+            out.append(ONE)
+        elif d.is_const and d.value < 0:
+            raise ShapeError(f"a size of {d} in a shape")
+        elif d is ZERO and not allow_zero:
+            if at >= len(x):
+                raise ShapeError(f"0 at position {at} of a shape copies a size of an operand of rank {len(x)}")
+            out.append(x[at])
+        else:
+            if not allow_zero:
+                _forbid_zero_copy(c, x, at, d)
+            out.append(d)
+    total, known = c.count(x), c.count(out)
+    if inferred >= 0:
+        out[inferred] = quotient(c, total, known)
+    elif known is not total:
+        c.equal(total, known, "Reshape keeps the number of elements")
+    return out
+
+
+def _forbid_zero_copy(c: Context, x: Sequence[Dim], at: int, d: Dim) -> None:
+    """Where a size of 0 would be read as "copy", and copy something else than 0."""
+    if d.is_const:
+        return
+    if at < len(x):
+        size = x[at]
+        if size is d or size.divide_exactly(d) is not None or c.scope.facts.prove_eq(size, d):
+            return
+    c.at_most(1, d, "0 in the shape of Reshape would copy a size")
+
+
+def quotient(c: Context, total: Dim, known: Dim) -> Dim:
+    """total / known, exactly; states that it divides where that is not plain."""
+    exact = total.divide_exactly(known)
+    if exact is not None:
+        return exact
+    common = _without_common(total, known)
+    if common is not None:
+        total, known = common
+    if known.is_const and known.value == 0:
+        raise ShapeError("a size cannot be inferred beside one of 0")
+    if not known.is_const:
+        c.at_most(1, known, "the size that -1 stands for")
+    c.divides(known, total, "Reshape keeps the number of elements")
+    exact = c.scope.facts.known(total).divide_exactly(c.scope.facts.known(known))
+    return exact if exact is not None and exact.is_const else total // known
+
+
+def _without_common(total: Dim, known: Dim) -> tuple[Dim, Dim] | None:
+    """Both without their common factor: the divisibility of the rest is the condition."""
+    ratio = total // known
+    atom = ratio.atom
+    if atom is not None and atom.args is not None and atom.kind == "floordiv":
+        return atom.args[0], atom.args[1]
+    return None
+
+
+def _reshape_data(c: Context, x: Sequence[Dim], entries: list[Dim], allow_zero: bool) -> list[Dim]:
+    """With entries that are data: each may be a size, 0 (copy) or -1 (infer), which arithmetic tells apart."""
+    sizes: list[Dim] = []
+    missing: list[Dim] = []  # 1 where the entry is -1, else 0
+    for at, d in enumerate(entries):
+        negative = -dim_min(d, 0)
+        c.at_most(-1, d, "a size in the shape of Reshape")
+        size = dim_max(d, 0)
+        if not allow_zero and at < len(x) and not c.scope.facts.prove_le(1, d):
+            size = size + x[at] * (1 - dim_min(dim_max(d, -d), 1))
+        sizes.append(size)
+        missing.append(negative)
+    total = c.count(x)
+    known = c.count([s + m for s, m in zip(sizes, missing)])
+    count = sum(missing, ZERO)
+    if not (count.is_const and count.value == 0):
+        c.at_most(count, 1, "at most one -1 in a shape")
+        rest = total // dim_max(known, 1)
+        out = [s + m * rest for s, m in zip(sizes, missing)]
+    else:
+        out = sizes
+    c.equal(total, c.count(out), "Reshape keeps the number of elements")
+    return out
+
+
+def flatten(c: Context) -> Types:
+    x = c.dims(0)
+    axis = c.attr("axis")
+    if not -len(x) <= axis <= len(x):
+        raise ShapeError(f"axis {axis} is out of range for rank {len(x)}")
+    axis = axis + len(x) if axis < 0 else axis
+    return [c.like(0, [c.count(x[:axis]), c.count(x[axis:])])]
+
+
+def squeeze(c: Context) -> Types:
+    x = c.dims(0)
+    if not c.has(1):
+        for d in x:
+            if not d.is_const and c.scope.facts.prove_eq(d, 1).answer is None:
+                return [UnrankedTensorType(c.element(0))]
+        return [c.like(0, [d for d in x if c.scope.facts.prove_eq(d, 1).answer is False])]
+    axes = c.known_ints(1)
+    if axes is None:
+        return [UnrankedTensorType(c.element(0))]
+    gone = {c.axis(a, len(x)) for a in axes}
+    for a in sorted(gone):
+        c.equal(x[a], ONE, f"axis {a} of Squeeze")
+    return [c.like(0, [d for a, d in enumerate(x) if a not in gone])]
+
+
+def unsqueeze(c: Context) -> Types:
+    x = c.dims(0)
+    axes = c.known_ints(1)
+    if axes is None:
+        return [UnrankedTensorType(c.element(0))]
+    rank = len(x) + len(axes)
+    new = {c.axis(a, rank) for a in axes}
+    if len(new) != len(axes):
+        raise ShapeError("an axis is given twice")
+    rest = iter(x)
+    return [c.like(0, [ONE if a in new else next(rest) for a in range(rank)])]
+
+
+def transpose(c: Context) -> Types:
+    x = c.dims(0)
+    perm = attribute_ints(c, "perm", range(len(x) - 1, -1, -1))
+    if sorted(perm) != list(range(len(x))):
+        raise ShapeError(f"perm {perm} is no permutation of {len(x)} axes")
+    return [c.like(0, [x[p] for p in perm])]
+
+
+def depth_to_space(c: Context) -> Types:
+    n, channels, h, w = c.dims_of_rank(0, 4)
+    b = c.attr("blocksize")
+    return [c.like(0, [n, _exact_quotient(c, channels, b * b), h * b, w * b])]
+
+
+def space_to_depth(c: Context) -> Types:
+    n, channels, h, w = c.dims_of_rank(0, 4)
+    b = c.attr("blocksize")
+    return [c.like(0, [n, channels * (b * b), _exact_quotient(c, h, b), _exact_quotient(c, w, b)])]
+
+
+def _exact_quotient(c: Context, d: Dim, k: int) -> Dim:
+    if k <= 0:
+        raise ShapeError(f"a block size of {k}")
+    c.divides(k, d, "the block size divides")
+    return d // k
+
+
+# --- concat and split -------------------------------------------------------------------------------------------------
+
+
+def concat(c: Context) -> Types:
+    shapes = [c.dims_of_rank(i, c.rank(0)) for i in range(len(c.operands))]
+    return [c.like(0, concatenated(c, shapes, c.attr("axis")))]
+
+
+def concatenated(c: Context, shapes: Sequence[Sequence[Dim]], axis: int) -> list[Dim]:
+    rank = len(shapes[0])
+    if rank == 0:
+        raise ShapeError("scalars cannot be concatenated")
+    axis = c.axis(axis, rank)
+    out = list(shapes[0])
+    for shape in shapes[1:]:
+        for a, d in enumerate(shape):
+            out[a] = out[a] + d if a == axis else c.equal(out[a], d, f"axis {a} of Concat")
+    return out
+
+
+def split(c: Context) -> Types:
+    x = c.dims(0)
+    axis = c.axis(c.attr("axis"), len(x))
+    count = len(c.results)
+    if c.has(1):
+        sizes = c.ints(1)
+        if sizes is None or len(sizes) != count:
+            raise ShapeError(f"Split has {count} outputs and {'unknown' if sizes is None else len(sizes)} sizes")
+        for s in sizes:
+            c.at_most(0, s, "a size of Split")
+        c.equal(x[axis], sum(sizes, ZERO), "the sizes of Split add up")
+    else:
+        parts = c.attr("num_outputs")
+        sizes = split_sizes(c, x[axis], count if parts is None else parts)
+    return [c.like(0, [s if a == axis else d for a, d in enumerate(x)]) for s in sizes[:count]]
+
+
+def split_sizes(c: Context, size: Dim, parts: int) -> list[Dim]:
+    """Equal parts, rounded up, but the last, which is smaller where they do not divide.
+
+    onnxruntime refuses sizes where a part would be empty before the last, and so does the guard.
+    """
+    if parts <= 0:
+        raise ShapeError(f"Split into {parts} parts")
+    part = (size + (parts - 1)) // parts
+    last = size - part * (parts - 1)
+    if size.is_const:
+        if last.value < 0:
+            raise ShapeError(f"{size} elements cannot be split into {parts} parts of {part}")
+    else:
+        c.at_most(part * (parts - 1), size, "Split leaves a last part")
+    return [part] * (parts - 1) + [last]
+
+
+# --- slice and pad ----------------------------------------------------------------------------------------------------
+
+
+def slice_(c: Context) -> Types:
+    x = c.dims(0)
+    starts, ends = c.ints(1), c.ints(2)
+    steps = c.ints(4) if c.has(4) else None
+    axes = c.known_ints(3) if c.has(3) else None
+    if starts is None or ends is None or (c.has(3) and axes is None) or (c.has(4) and steps is None):
+        return [c.like(0, [c.fresh(0, a) for a in range(len(x))])]
+    axes = list(range(len(starts))) if axes is None else axes
+    steps = tuple(ONE for _ in starts) if steps is None else steps
+    if not len(starts) == len(ends) == len(axes) == len(steps):
+        raise ShapeError("starts, ends, axes and steps of Slice differ in length")
+    out = list(x)
+    for start, end, axis, step in zip(starts, ends, axes, steps):
+        axis = c.axis(axis, len(x))
+        length = slice_length(c, x[axis], start, end, step)
+        out[axis] = c.fresh(0, axis) if length is None else length
+    return [c.like(0, out)]
+
+
+def slice_length(c: Context, size: Dim, start: Dim, end: Dim, step: Dim) -> Dim | None:
+    """How many elements `[start:end:step]` takes of an axis; None for a step that is no number."""
+    if not step.is_const:
+        return None
+    k = step.value
+    if k == 0:
+        raise ShapeError("a step of 0 in Slice")
+    if k > 0:
+        low, high = _clamped(c, start, size, 0, size), _clamped(c, end, size, 0, size)
+        return dim_max(high - low + (k - 1), 0) // k
+    low, high = _clamped(c, end, size, -1, size - 1), _clamped(c, start, size, -1, size - 1)
+    return dim_max(high - low + (-k - 1), 0) // -k
+
+
+def _clamped(c: Context, position: Dim, size: Dim, least: int, most: Dim) -> Dim:
+    """A position as ONNX reads it: counted from the end where negative, then brought into [least, most]."""
+    facts = c.scope.facts
+    if position is not size - 1 and not facts.prove_le(0, position):  # size - 1 is negative only where it stays -1
+        negative = ONE if facts.prove_le(position, -1) else dim_min(dim_max(-position, 0), 1)
+        position = position + size * negative
+    return dim_min(dim_max(position, least), most)
+
+
+def pad(c: Context) -> Types:
+    x = c.dims(0)
+    pads = c.ints(1)
+    axes = c.known_ints(3) if c.has(3) else list(range(len(x)))
+    if pads is None or axes is None:
+        return [c.like(0, [c.fresh(0, a) for a in range(len(x))])]
+    if len(pads) != 2 * len(axes):
+        raise ShapeError(f"Pad has {len(pads)} pads for {len(axes)} axes")
+    out = list(x)
+    for at, axis in enumerate(axes):
+        axis = c.axis(axis, len(x))
+        before, after = pads[at], pads[at + len(axes)]
+        out[axis] = out[axis] + before + after
+        if out[axis] is not x[axis]:
+            c.at_most(0, out[axis], "Pad leaves a size")
+    return [c.like(0, out)]
+
+
+def center_crop_pad(c: Context) -> Types:
+    x = c.dims(0)
+    shape = c.ints(1)
+    axes = attribute_ints(c, "axes", range(len(x)))
+    if shape is None:
+        return [c.like(0, [c.fresh(0, a) for a in range(len(x))])]
+    if len(shape) != len(axes):
+        raise ShapeError(f"CenterCropPad has {len(shape)} sizes for {len(axes)} axes")
+    out = list(x)
+    for axis, size in zip(axes, shape):
+        c.at_most(0, size, "a size of CenterCropPad")
+        out[c.axis(axis, len(x))] = size
+    return [c.like(0, out)]
+
+
+# --- expand, tile -----------------------------------------------------------------------------------------------------
+
+
+def expand(c: Context) -> Types:
+    shape = c.ints(1)
+    if shape is None:
+        return [UnrankedTensorType(c.element(0))]
+    for d in shape:
+        c.at_most(0, d, "a size in the shape of Expand")
+    return [c.like(0, c.broadcast(c.dims(0), shape))]
+
+
+def tile(c: Context) -> Types:
+    x = c.dims(0)
+    repeats = c.ints(1)
+    if repeats is None:
+        return [c.like(0, [c.fresh(0, a) for a in range(len(x))])]
+    if len(repeats) != len(x):
+        raise ShapeError(f"Tile has {len(repeats)} repeats for rank {len(x)}")
+    for r in repeats:
+        c.at_most(0, r, "a repeat of Tile")
+    return [c.like(0, [d * r for d, r in zip(x, repeats)])]
+
+
+# --- gather and scatter -----------------------------------------------------------------------------------------------
+
+
+def gather(c: Context) -> Types:
+    x = c.dims(0)
+    if not x:
+        raise ShapeError("Gather from a scalar")
+    axis = c.axis(c.attr("axis"), len(x))
+    return [c.like(0, [*x[:axis], *c.dims(1), *x[axis + 1 :]])]
+
+
+def gather_elements(c: Context) -> Types:
+    x, indices = c.dims(0), c.dims(1)
+    if len(indices) != len(x):
+        raise ShapeError(f"indices of rank {len(indices)} for data of rank {len(x)}")
+    axis = c.axis(c.attr("axis"), len(x))
+    for a, (i, d) in enumerate(zip(indices, x)):
+        if a != axis:
+            c.at_most(i, d, f"axis {a} of the indices of GatherElements")
+    return [c.like(0, indices)]
+
+
+def gather_nd(c: Context) -> Types:
+    x, indices = c.dims(0), c.dims(1)
+    batch = c.attr("batch_dims")
+    if not indices or batch >= min(len(x), len(indices)):
+        raise ShapeError(f"GatherND of ranks {len(x)} and {len(indices)} with {batch} batch dims")
+    if not indices[-1].is_const:
+        return [UnrankedTensorType(c.element(0))]
+    depth = indices[-1].value
+    if batch + depth > len(x):
+        raise ShapeError(f"indices of {depth} entries for rank {len(x)} with {batch} batch dims")
+    lead = [c.equal(a, b, "the batch dims of GatherND") for a, b in zip(x[:batch], indices[:batch])]
+    return [c.like(0, [*lead, *indices[batch:-1], *x[batch + depth :]])]
+
+
+def scatter_elements(c: Context) -> Types:
+    x = c.dims(0)
+    indices, updates = c.dims_of_rank(1, len(x)), c.dims_of_rank(2, len(x))
+    axis = c.axis(c.attr("axis"), len(x))
+    for a, (i, u, d) in enumerate(zip(indices, updates, x)):
+        c.equal(u, i, f"axis {a} of the updates of ScatterElements")
+        if a != axis:
+            c.at_most(i, d, f"axis {a} of the indices of ScatterElements")
+    return [c.type_of(0)]
+
+
+def scatter_nd(c: Context) -> Types:
+    x, indices, updates = c.dims(0), c.dims(1), c.dims(2)
+    if indices and indices[-1].is_const:
+        expected = [*indices[:-1], *x[indices[-1].value :]]
+        if len(expected) != len(updates):
+            raise ShapeError(f"updates of rank {len(updates)} where ScatterND needs {len(expected)}")
+        for a, (d, u) in enumerate(zip(expected, updates)):
+            c.equal(u, d, f"axis {a} of the updates of ScatterND")
+    return [c.type_of(0)]
+
+
+def tensor_scatter(c: Context) -> Types:
+    x = c.dims(0)
+    update = c.dims_of_rank(1, len(x))
+    axis = c.axis(c.attr("axis"), len(x))
+    for a, (u, d) in enumerate(zip(update, x)):
+        if a == axis:
+            c.at_most(u, d, "the update fits into the cache")
+        else:
+            c.equal(u, d, f"axis {a} of the update of TensorScatter")
+    return [c.type_of(0)]
+
+
+def compress(c: Context) -> Types:
+    axis = c.attr("axis")
+    if axis is None:
+        return [c.like(0, [c.fresh(0, 0)])]
+    x = list(c.dims(0))
+    axis = c.axis(axis, len(x))
+    x[axis] = c.fresh(0, axis)
+    return [c.like(0, x)]
+
+
+def one_hot(c: Context) -> Types:
+    """The depth is one integer; the new axis is counted in the result's rank."""
+    indices = c.dims(0)
+    depth = c.ints(1)
+    rank = len(indices) + 1
+    axis = c.axis(c.attr("axis"), rank)
+    size = c.fresh(0, axis) if depth is None else depth[0]
+    if depth is not None:
+        c.at_most(0, size, "the depth of OneHot")
+    return [c.like(2, [*indices[:axis], size, *indices[axis:]])]
+
+
+RULES: Rules = {
+    onnx.ReshapeOp: reshape,
+    onnx.FlattenOp: flatten,
+    onnx.SqueezeOp: squeeze,
+    onnx.UnsqueezeOp: unsqueeze,
+    onnx.TransposeOp: transpose,
+    onnx.DepthToSpaceOp: depth_to_space,
+    onnx.SpaceToDepthOp: space_to_depth,
+    onnx.ConcatOp: concat,
+    onnx.SplitOp: split,
+    onnx.SliceOp: slice_,
+    onnx.PadOp: pad,
+    onnx.CenterCropPadOp: center_crop_pad,
+    onnx.ExpandOp: expand,
+    onnx.TileOp: tile,
+    onnx.GatherOp: gather,
+    onnx.GatherElementsOp: gather_elements,
+    onnx.GatherNDOp: gather_nd,
+    onnx.ScatterOp: identity_dims,
+    onnx.ScatterElementsOp: scatter_elements,
+    onnx.ScatterNDOp: scatter_nd,
+    onnx.TensorScatterOp: tensor_scatter,
+    onnx.CompressOp: compress,
+    onnx.OneHotOp: one_hot,
+}

@@ -1,0 +1,764 @@
+"""Value rules: what is known of the elements of small tensors, as expressions.
+
+A rule gives the elements of the results by formal position, None where it cannot tell.  It runs after the shape rule,
+so the results have their types.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from fractions import Fraction
+from functools import reduce
+from typing import Any, TypeAlias
+
+import numpy as np
+from xdsl.dialects.builtin import IntegerType
+from xdsl.ir import Attribute, Operation
+
+from ...dialects import dims as dims_dialect
+from ...dialects import onnx
+from ...dialects.dims.expression import ONE, ZERO, Dim, as_dim, dim_max, dim_min
+from ...dialects.dims.interval import SIZE_LIMIT
+from ...dialects.onnx.types import ELEMENT_TYPES, numpy_dtype
+from .context import Context, Guard, elements_of, static_shape
+from .creation import shape_bounds
+from .elements import (
+    MANTISSA,
+    MAX_ELEMENTS,
+    Element,
+    Elements,
+    Ratio,
+    elements_of_array,
+    filled,
+    integer_range,
+    is_integer,
+    ratio_of_float,
+    row_major,
+)
+
+Known: TypeAlias = "Sequence[Elements | None] | None"
+_SLACK = 2**20  # sums of sizes this much above the limit of 32 bits are no worry
+_MAX_NUMERATOR = 256  # factors above it leave too few sizes exact to be worth a guard
+
+
+# --- results that are operands moved about ----------------------------------------------------------------------------
+
+
+def identity(c: Context) -> Known:
+    return [c.elements(0)]
+
+
+def reshaped(c: Context) -> Known:
+    x, shape = c.elements(0), _result_shape(c)
+    return None if x is None or shape is None else [x.reshape(shape)]
+
+
+def _result_shape(c: Context, index: int = 0) -> tuple[int, ...] | None:
+    value = c.results[index]
+    return None if value is None else static_shape(value)
+
+
+def transposed(c: Context) -> Known:
+    x = c.elements(0)
+    return None if x is None else [x.transpose(c.attr("perm"))]
+
+
+def concatenated(c: Context) -> Known:
+    """Parts of which nothing is known leave a gap."""
+    parts: list[Elements] = []
+    for i in range(len(c.operands)):
+        part = c.elements(i)
+        if part is None:
+            shape = static_shape(c.need(i))
+            if shape is None:
+                return None
+            part = np.full(shape, None, object)
+        parts.append(part)
+    return [np.concatenate(parts, c.attr("axis"))]
+
+
+def gathered(c: Context) -> Known:
+    x, indices = c.elements(0), c.elements(1)
+    if x is None or indices is None or not x.ndim:
+        return None
+    axis = c.axis(c.attr("axis"), x.ndim)
+    numbers = _numbers(indices)
+    if numbers is None or any(not -x.shape[axis] <= n < x.shape[axis] for n in numbers):
+        return None
+    found = x.take(np.array(numbers, np.int64).reshape(indices.shape), axis)
+    return [np.asarray(found, object)]  # a single element comes without its array
+
+
+def _numbers(elements: Elements | None) -> list[int] | None:
+    """The elements, where all are integers and numbers."""
+    if elements is None:
+        return None
+    values = [e.value for e in elements.reshape(-1) if isinstance(e, Dim) and e.is_const]
+    return values if len(values) == elements.size else None
+
+
+def gathered_elements(c: Context) -> Known:
+    x, indices = c.elements(0), c.elements(1)
+    numbers = _numbers(indices)
+    if x is None or indices is None or numbers is None:
+        return None
+    axis = c.axis(c.attr("axis"), x.ndim)
+    if any(not -x.shape[axis] <= n < x.shape[axis] for n in numbers):
+        return None
+    at = np.array(numbers, np.int64).reshape(indices.shape)
+    return [np.take_along_axis(x, at % max(x.shape[axis], 1), axis)]
+
+
+def gathered_nd(c: Context) -> Known:
+    x, indices = c.elements(0), c.elements(1)
+    numbers = _numbers(indices)
+    if x is None or indices is None or numbers is None or c.attr("batch_dims"):
+        return None
+    at = np.array(numbers, np.int64).reshape(indices.shape)
+    found = x[tuple(np.moveaxis(at, -1, 0))]
+    return [np.asarray(found, object)]
+
+
+def scattered_nd(c: Context) -> Known:
+    x, indices, updates = c.elements(0), c.elements(1), c.elements(2)
+    numbers = _numbers(indices)
+    if x is None or indices is None or numbers is None or updates is None or c.attr("reduction") != "none":
+        return None
+    at = np.array(numbers, np.int64).reshape(indices.shape)
+    out = x.copy()
+    for index in np.ndindex(*at.shape[:-1]):
+        out[tuple(at[index])] = updates[index]
+    return [out]
+
+
+def scattered_elements(c: Context) -> Known:
+    x, indices, updates = c.elements(0), c.elements(1), c.elements(2)
+    numbers = _numbers(indices)
+    if x is None or indices is None or numbers is None or updates is None or c.attr("reduction") != "none":
+        return None
+    axis = c.axis(c.attr("axis"), x.ndim)
+    at = np.array(numbers, np.int64).reshape(indices.shape)
+    out = x.copy()
+    for index in np.ndindex(*at.shape):
+        out[(*index[:axis], at[index], *index[axis + 1 :])] = updates[index]
+    return [out]
+
+
+def sliced(c: Context) -> Known:
+    x = c.elements(0)
+    starts, ends = (_numbers(c.elements(i)) for i in (1, 2))
+    if x is None or starts is None or ends is None:
+        return None
+    axes = _numbers(c.elements(3)) if c.has(3) else list(range(len(starts)))
+    steps = _numbers(c.elements(4)) if c.has(4) else [1] * len(starts)
+    if axes is None or steps is None:
+        return None
+    cut = [slice(None)] * x.ndim
+    for axis, start, end, step in zip(axes, starts, ends, steps):
+        axis = c.axis(axis, x.ndim)
+        size = x.shape[axis]
+        if step < 0:  # an end before the first element has no number in Python
+            stop = None if end < -size else end
+            cut[axis] = slice(start, stop, step)
+        else:
+            cut[axis] = slice(start, end, step)
+    return [x[tuple(cut)]]
+
+
+def split(c: Context) -> Known:
+    x = c.elements(0)
+    if x is None:
+        return None
+    axis = c.axis(c.attr("axis"), x.ndim)
+    out: list[Elements | None] = []
+    at = 0
+    for i in range(len(c.results)):
+        shape = _result_shape(c, i)
+        if shape is None:
+            return None
+        out.append(x.take(range(at, at + shape[axis]), axis))
+        at += shape[axis]
+    return out
+
+
+def broadcast_to_result(c: Context) -> Known:
+    x, shape = c.elements(0), _small_result(c)
+    return None if x is None or shape is None else [np.broadcast_to(x, shape)]
+
+
+def _small_result(c: Context) -> tuple[int, ...] | None:
+    shape = _result_shape(c)
+    return shape if shape is not None and int(np.prod(shape, dtype=np.int64)) <= MAX_ELEMENTS else None
+
+
+def tiled(c: Context) -> Known:
+    x, repeats = c.elements(0), _numbers(c.elements(1))
+    if x is None or repeats is None or _small_result(c) is None:
+        return None
+    return [np.tile(x, repeats)]
+
+
+def padded(c: Context) -> Known:
+    x, pads = c.elements(0), _numbers(c.elements(1))
+    if x is None or pads is None or c.attr("mode") != "constant" or c.has(3) or min(pads, default=0) < 0:
+        return None
+    if _small_result(c) is None:
+        return None
+    fill = c.elements(2) if c.has(2) else None
+    if c.has(2) and fill is None:
+        return None
+    value: Element = row_major(fill)[0] if fill is not None else _zero(c.element(0))
+    out = np.full(_result_shape(c) or (), value, object)
+    half = len(pads) // 2
+    out[tuple(slice(p, p + n) for p, n in zip(pads[:half], x.shape))] = x
+    return [out]
+
+
+def _zero(element: Attribute) -> Element:
+    return ZERO if is_integer(element) else Ratio(ZERO)
+
+
+# --- results made from sizes ------------------------------------------------------------------------------------------
+
+
+def shape(c: Context) -> Known:
+    dims = c.dims(0)
+    start, end = shape_bounds(c, len(dims))
+    out = np.empty(max(end - start, 0), object)
+    out[:] = dims[start:end]
+    return [out]
+
+
+def size(c: Context) -> Known:
+    return [filled((), [c.count(c.dims(0))])]
+
+
+def sequence_length(c: Context) -> Known:
+    owner = c.need(0).owner
+    if isinstance(owner, onnx.SequenceConstructOp):
+        return [filled((), [as_dim(len(owner.operands))])]
+    return None
+
+
+def constant_of_shape(c: Context) -> Known:
+    found = _small_result(c)
+    if found is None:
+        return None
+    value = c.attr("value")
+    one = Ratio(ZERO) if value is None else row_major(elements_of_array(np.asarray(value)) or np.array([None]))[0]
+    return [np.full(found, one, object)]
+
+
+def range_(c: Context) -> Known:
+    found = _small_result(c)
+    values = [c.elements(i) for i in (0, 2)]
+    if found is None or any(v is None or v.size != 1 for v in values):
+        return None
+    start, delta = (row_major(v)[0] for v in values if v is not None)
+    if not isinstance(start, Dim) or not isinstance(delta, Dim):
+        return None
+    return [filled(found, [start + delta * i for i in range(found[0])])]
+
+
+def eye_like(c: Context) -> Known:
+    found = _small_result(c)
+    result = c.results[0]
+    if found is None or result is None:
+        return None
+    one, zero = (ONE, ZERO) if is_integer(_element_of(c)) else (Ratio(ONE), Ratio(ZERO))
+    k = c.attr("k")
+    return [filled(found, [one if j - i == k else zero for i in range(found[0]) for j in range(found[1])])]
+
+
+# --- arithmetic -------------------------------------------------------------------------------------------------------
+
+Binary: TypeAlias = "Callable[[Context, Any, Any], Element]"
+Unary: TypeAlias = "Callable[[Context, Any], Element]"
+
+
+def _element_of(c: Context) -> Attribute:
+    """The first result's element type."""
+    result = c.results[0]
+    assert result is not None
+    type_ = result.type
+    assert isinstance(type_, dims_dialect.TensorType)
+    return type_.element_type
+
+
+def elementwise(function: Callable[..., Element]) -> Callable[[Context], Known]:
+    """A rule from a function of one element of each operand, with broadcasting."""
+
+    def rule(c: Context) -> Known:
+        operands = [c.elements(i) for i in range(len(c.operands))]
+        known = [x for x in operands if x is not None]
+        if len(known) < len(operands) or _small_result(c) is None:
+            return None
+        arrays = np.broadcast_arrays(*known)
+        out = np.empty(arrays[0].shape, object)
+        flat = [a.reshape(-1) for a in arrays]
+        target = out.reshape(-1)
+        for at in range(out.size):
+            args = [a[at] for a in flat]
+            target[at] = None if any(x is None for x in args) else function(c, *args)
+        return [out]
+
+    return rule
+
+
+def constant_or(exact: Binary, numeric: Callable[[Any, Any], Any]) -> Binary:
+    """Numbers of a float type are computed in that type; all else by the exact rule."""
+
+    def function(c: Context, a: Any, b: Any) -> Element:
+        if isinstance(a, Ratio) and isinstance(b, Ratio) and a.constant is not None and b.constant is not None:
+            return _in_float(c, numeric, a.constant, b.constant)
+        return exact(c, a, b)
+
+    return function
+
+
+def _in_float(c: Context, function: Callable[..., Any], *args: Fraction) -> Element:
+    dtype = numpy_dtype(c.element(0))
+    with np.errstate(all="ignore"):
+        return ratio_of_float(float(function(*(dtype.type(float(a)) for a in args))))
+
+
+def folded(function: Binary) -> Callable[[Context], Known]:
+    """A variadic operator from its binary function."""
+    return elementwise(lambda c, *args: reduce(lambda a, b: None if a is None else function(c, a, b), args))
+
+
+def ratio(c: Context, numerator: Dim, denominator: int, *sources: Ratio, exact: bool = True) -> Ratio | None:
+    """The quotient as a float of the operands' type, exact below the type's limit."""
+    if denominator < 0:
+        numerator, denominator = -numerator, -denominator
+    most = 2 ** MANTISSA.get(type(c.element(0)), 0)
+    limits = tuple(dict.fromkeys(l for s in sources for l in s.limits))
+    if numerator.is_const:
+        if abs(numerator.value) > most:
+            return None
+    elif (numerator, most) not in limits:
+        limits = (*limits, (numerator, most))
+    if exact and denominator & (denominator - 1):
+        return None
+    return Ratio(numerator, denominator, exact, limits)
+
+
+def add(c: Context, a: Any, b: Any) -> Element:
+    if isinstance(a, Dim):
+        return a + b
+    if not (a.exact and b.exact):
+        return None
+    common = max(a.denominator, b.denominator)
+    return ratio(c, a.numerator * (common // a.denominator) + b.numerator * (common // b.denominator), common, a, b)
+
+
+def subtract(c: Context, a: Any, b: Any) -> Element:
+    if isinstance(a, Dim):
+        return a - b
+    return add(c, a, Ratio(-b.numerator, b.denominator, b.exact, b.limits))
+
+
+def multiply(c: Context, a: Any, b: Any) -> Element:
+    if isinstance(a, Dim):
+        return a * b
+    if not (a.exact and b.exact) or _large(a) or _large(b):
+        return None
+    return ratio(c, a.numerator * b.numerator, a.denominator * b.denominator, a, b)
+
+
+def _large(x: Ratio) -> bool:
+    """A number whose product with a size is exact for few sizes only."""
+    return x.numerator.is_const and abs(x.numerator.value) > _MAX_NUMERATOR
+
+
+def divide(c: Context, a: Any, b: Any) -> Element:
+    if isinstance(a, Dim):
+        return divided(c, a, b)
+    by = b.constant
+    if not (a.exact and b.exact) or not by or _large(b) or b.denominator > _MAX_NUMERATOR:
+        return None
+    denominator = a.denominator * by.numerator
+    exact = not (abs(denominator) & (abs(denominator) - 1))
+    return ratio(c, a.numerator * by.denominator, denominator, a, exact=exact)
+
+
+def divided(c: Context, a: Dim, b: Dim) -> Dim | None:
+    """Integer division, which ONNX rounds to zero."""
+    facts = c.scope.facts
+    if b is ZERO or not facts.prove_le(0, b):
+        return None if b is ZERO or not b.is_const else divided(c, -a, -b)
+    if facts.prove_le(0, a):
+        return a // b
+    return dim_max(a, 0) // b - dim_max(-a, 0) // b
+
+
+def modulo(c: Context, a: Any, b: Any) -> Element:
+    if not isinstance(a, Dim) or b is ZERO:
+        return None
+    if not c.attr("fmod"):
+        return a % b
+    facts = c.scope.facts
+    return a % b if facts.prove_le(0, a) and facts.prove_le(0, b) else None
+
+
+def power(c: Context, a: Any, b: Any) -> Element:
+    exponent = b.value if isinstance(b, Dim) and b.is_const else b.constant if isinstance(b, Ratio) else None
+    if exponent is None or exponent != int(exponent) or not 0 <= exponent <= 4:
+        return None
+    if isinstance(a, Dim):
+        return reduce(lambda x, _: x * a, range(int(exponent)), ONE)
+    if not a.exact or exponent == 0 or _large(a):
+        return None
+    return ratio(c, reduce(lambda x, _: x * a.numerator, range(int(exponent)), ONE), a.denominator ** int(exponent), a)
+
+
+def maximum(c: Context, a: Any, b: Any) -> Element:
+    return _extremum(a, b, dim_max)
+
+
+def minimum(c: Context, a: Any, b: Any) -> Element:
+    return _extremum(a, b, dim_min)
+
+
+def _extremum(a: Any, b: Any, function: Callable[[Dim, Dim], Dim]) -> Element:
+    if isinstance(a, Dim):
+        return function(a, b)
+    if not (a.exact and b.exact):
+        return None
+    common = max(a.denominator, b.denominator)
+    numerator = function(a.numerator * (common // a.denominator), b.numerator * (common // b.denominator))
+    return Ratio(numerator, common, True, (*a.limits, *b.limits))
+
+
+def negate(c: Context, a: Any) -> Element:
+    return -a if isinstance(a, Dim) else Ratio(-a.numerator, a.denominator, a.exact, a.limits)
+
+
+def absolute(c: Context, a: Any) -> Element:
+    if isinstance(a, Dim):
+        return dim_max(a, -a)
+    return Ratio(dim_max(a.numerator, -a.numerator), a.denominator, a.exact, a.limits)
+
+
+def sign(c: Context, a: Any) -> Element:
+    d = a if isinstance(a, Dim) else a.numerator
+    s = dim_max(dim_min(d, 1), -1)
+    return s if isinstance(a, Dim) else Ratio(s, 1, True, a.limits)
+
+
+def floor(c: Context, a: Any) -> Element:
+    return Ratio(a.numerator // a.denominator, 1, True, a.limits) if isinstance(a, Ratio) else None
+
+
+def ceil(c: Context, a: Any) -> Element:
+    return Ratio(-((-a.numerator) // a.denominator), 1, True, a.limits) if isinstance(a, Ratio) else None
+
+
+def round_(c: Context, a: Any) -> Element:
+    """Half to even: plain where the value is an integer, or a number."""
+    if not isinstance(a, Ratio) or not a.exact:
+        return None
+    if a.denominator == 1:
+        return a
+    return Ratio(as_dim(round(a.constant))) if a.constant is not None else None
+
+
+def square_root(c: Context, a: Any) -> Element:
+    if not isinstance(a, Ratio) or a.constant is None or a.constant < 0:
+        return None
+    return _in_float(c, np.sqrt, a.constant)
+
+
+def reciprocal(c: Context, a: Any) -> Element:
+    if not isinstance(a, Ratio) or not a.constant:
+        return None
+    return _in_float(c, lambda x: x.dtype.type(1) / x, a.constant)
+
+
+def clip(c: Context) -> Known:
+    x = c.elements(0)
+    if x is None:
+        return None
+    out: Elements = x
+    for index, function in ((1, dim_max), (2, dim_min)):
+        if c.has(index):
+            bound = c.elements(index)
+            one = None if bound is None else row_major(bound)[0]
+            if one is None:
+                return None
+            values = [None if e is None else _extremum(e, one, function) for e in row_major(out)]
+            out = filled(x.shape, values)
+    return [out]
+
+
+# --- comparison and logic ---------------------------------------------------------------------------------------------
+
+
+def _truth(answer: bool | None) -> Element:
+    return None if answer is None else ONE if answer else ZERO
+
+
+def _sides(a: Any, b: Any) -> tuple[Dim, Dim] | None:
+    """Two numbers as integers that compare alike."""
+    if isinstance(a, Dim):
+        return a, b
+    if not (a.exact and b.exact) or a.limits or b.limits:
+        return None
+    return a.numerator * b.denominator, b.numerator * a.denominator
+
+
+def equal(c: Context, a: Any, b: Any) -> Element:
+    sides = _sides(a, b)
+    return None if sides is None else _truth(c.scope.facts.prove_eq(*sides).answer)
+
+
+def less(c: Context, a: Any, b: Any) -> Element:
+    sides = _sides(a, b)
+    return None if sides is None else _truth(c.scope.facts.prove_le(sides[0] + 1, sides[1]).answer)
+
+
+def less_or_equal(c: Context, a: Any, b: Any) -> Element:
+    sides = _sides(a, b)
+    return None if sides is None else _truth(c.scope.facts.prove_le(*sides).answer)
+
+
+def where(c: Context) -> Known:
+    """Where the condition is not decided, equal choices still tell."""
+    condition, a, b = (c.elements(i) for i in range(3))
+    shape = _small_result(c)
+    if a is None or b is None or shape is None:
+        return None
+    unknown = np.full((), None, object)
+    arrays = np.broadcast_arrays(unknown if condition is None else condition, a, b)
+    out: list[Element] = []
+    for test, x, y in zip(*(row_major(array) for array in arrays)):
+        if isinstance(test, Dim) and test.is_const:
+            out.append(x if test.value else y)
+        else:
+            out.append(x if x is y else None)
+    return [np.broadcast_to(filled(arrays[0].shape, out), shape)]
+
+
+# --- reductions -------------------------------------------------------------------------------------------------------
+
+
+def reduced(function: Callable[[Dim, Dim], Dim], start: Dim | None) -> Callable[[Context], Known]:
+    """A reduction of integers over axes given as numbers."""
+
+    def rule(c: Context) -> Known:
+        x = c.elements(0)
+        axes = _numbers(c.elements(1)) if c.has(1) else []
+        if x is None or axes is None or not is_integer(c.element(0)):
+            return None
+        if not axes:
+            if c.attr("noop_with_empty_axes"):
+                return [x]
+            axes = list(range(x.ndim))
+        gone = sorted({c.axis(a, x.ndim) for a in axes})
+        shape = _result_shape(c)
+        if shape is None or any(e is None for e in x.reshape(-1)):
+            return None
+        kept = [a for a in range(x.ndim) if a not in gone]
+        rows = x.transpose([*kept, *gone]).reshape(int(np.prod([x.shape[a] for a in kept], dtype=np.int64)), -1)
+        if start is None and not rows.shape[1]:
+            return None
+        values: list[Element] = [
+            reduce(function, row) if start is None else reduce(function, row, start) for row in rows
+        ]
+        return [filled(shape, values)]
+
+    return rule
+
+
+def cumulative_sum(c: Context) -> Known:
+    x, axis = c.elements(0), _numbers(c.elements(1))
+    if x is None or axis is None or not is_integer(c.element(0)) or any(e is None for e in x.reshape(-1)):
+        return None
+    if c.attr("exclusive") or c.attr("reverse"):
+        return None
+    return [np.cumsum(x, axis[0]).astype(object)]
+
+
+# --- casts ------------------------------------------------------------------------------------------------------------
+
+
+def cast(c: Context) -> Known:
+    x = c.elements(0)
+    if x is None:
+        return None
+    to = _element_of(c)
+    return [filled(x.shape, [None if e is None else _cast_one(c, e, to) for e in row_major(x)])]
+
+
+def _cast_one(c: Context, e: Dim | Ratio, to: Attribute) -> Element:
+    if isinstance(e, Dim):
+        if is_integer(to):
+            return _to_bool(c, e) if to == IntegerType(1) else e
+        most = 2 ** MANTISSA.get(type(to), 0)
+        if e.is_const:
+            return Ratio(e) if abs(e.value) <= most else None
+        return Ratio(e, 1, True, ((e, most),))
+    if is_integer(to):
+        return _truncated(c, e, to)
+    most = 2 ** MANTISSA.get(type(to), 0)
+    if e.numerator.is_const and to == ELEMENT_TYPES[1] and e.constant is not None:
+        return ratio_of_float(float(np.float32(float(e.constant))))
+    return Ratio(e.numerator, e.denominator, True, (*e.limits, (e.numerator, most))) if e.exact else None
+
+
+def _to_bool(c: Context, e: Dim) -> Element:
+    answer = c.scope.facts.prove_eq(e, 0).answer
+    return None if answer is None else _truth(not answer)
+
+
+def _truncated(c: Context, e: Ratio, to: Attribute) -> Element:
+    """A float as an integer, rounded to zero; here what it rests on is stated."""
+    if to == IntegerType(1) or not _holds_limits(c, e):
+        return None
+    if e.denominator == 1:
+        return e.numerator
+    if c.scope.facts.prove_le(0, e.numerator):
+        return e.numerator // e.denominator
+    return dim_max(e.numerator, 0) // e.denominator - dim_max(-e.numerator, 0) // e.denominator
+
+
+def _holds_limits(c: Context, e: Ratio) -> bool:
+    """States that the float arithmetic behind a value was exact; False where that is too much to ask."""
+    wanted: list[Guard] = []
+    for d, most in e.limits:
+        for low, high in ((d, as_dim(most)), (as_dim(-most), d)):
+            proof = c.scope.facts.prove_le(low, high)
+            if proof.answer is True:
+                continue
+            if proof.answer is False or most < 2**24 or _is_data(c, d):
+                return False
+            wanted.append(Guard(f"{low} <= {high}", "a size in floating point is exact"))
+    c.guards.extend(g for g in wanted if g not in c.guards)
+    return True
+
+
+def _is_data(c: Context, d: Dim) -> bool:
+    return any(name in c.scope.names.bound_owners for name in d.symbols)
+
+
+# --- the table --------------------------------------------------------------------------------------------------------
+
+RULES: Mapping[type[Operation], Callable[[Context], Known]] = {
+    onnx.IdentityOp: identity,
+    onnx.DropoutOp: identity,
+    onnx.ReshapeOp: reshaped,
+    onnx.FlattenOp: reshaped,
+    onnx.SqueezeOp: reshaped,
+    onnx.UnsqueezeOp: reshaped,
+    onnx.TransposeOp: transposed,
+    onnx.ConcatOp: concatenated,
+    onnx.GatherOp: gathered,
+    onnx.GatherElementsOp: gathered_elements,
+    onnx.GatherNDOp: gathered_nd,
+    onnx.ScatterNDOp: scattered_nd,
+    onnx.ScatterElementsOp: scattered_elements,
+    onnx.SliceOp: sliced,
+    onnx.SplitOp: split,
+    onnx.ExpandOp: broadcast_to_result,
+    onnx.TileOp: tiled,
+    onnx.PadOp: padded,
+    onnx.ShapeOp: shape,
+    onnx.SizeOp: size,
+    onnx.SequenceLengthOp: sequence_length,
+    onnx.ConstantOfShapeOp: constant_of_shape,
+    onnx.RangeOp: range_,
+    onnx.EyeLikeOp: eye_like,
+    onnx.AddOp: elementwise(constant_or(add, lambda a, b: a + b)),
+    onnx.SubOp: elementwise(constant_or(subtract, lambda a, b: a - b)),
+    onnx.MulOp: elementwise(constant_or(multiply, lambda a, b: a * b)),
+    onnx.DivOp: elementwise(constant_or(divide, lambda a, b: a / b)),
+    onnx.PowOp: elementwise(constant_or(power, lambda a, b: a**b)),
+    onnx.ModOp: elementwise(modulo),
+    onnx.SumOp: folded(constant_or(add, lambda a, b: a + b)),
+    onnx.MaxOp: folded(maximum),
+    onnx.MinOp: folded(minimum),
+    onnx.NegOp: elementwise(negate),
+    onnx.AbsOp: elementwise(absolute),
+    onnx.SignOp: elementwise(sign),
+    onnx.FloorOp: elementwise(floor),
+    onnx.CeilOp: elementwise(ceil),
+    onnx.RoundOp: elementwise(round_),
+    onnx.SqrtOp: elementwise(square_root),
+    onnx.ReciprocalOp: elementwise(reciprocal),
+    onnx.ClipOp: clip,
+    onnx.ReluOp: elementwise(lambda c, a: _extremum(a, _zero(c.element(0)), dim_max)),
+    onnx.EqualOp: elementwise(equal),
+    onnx.LessOp: elementwise(less),
+    onnx.GreaterOp: elementwise(lambda c, a, b: less(c, b, a)),
+    onnx.LessOrEqualOp: elementwise(less_or_equal),
+    onnx.GreaterOrEqualOp: elementwise(lambda c, a, b: less_or_equal(c, b, a)),
+    onnx.NotOp: elementwise(lambda c, a: 1 - a),
+    onnx.AndOp: elementwise(lambda c, a, b: dim_min(a, b)),
+    onnx.OrOp: elementwise(lambda c, a, b: dim_max(a, b)),
+    onnx.XorOp: elementwise(lambda c, a, b: (a + b) % 2),
+    onnx.WhereOp: where,
+    onnx.ReduceSumOp: reduced(lambda a, b: a + b, ZERO),
+    onnx.ReduceProdOp: reduced(lambda a, b: a * b, ONE),
+    onnx.ReduceMaxOp: reduced(dim_max, None),
+    onnx.ReduceMinOp: reduced(dim_min, None),
+    onnx.CumSumOp: cumulative_sum,
+    onnx.CastOp: cast,
+    onnx.CastLikeOp: cast,
+}
+
+
+def set_values(c: Context) -> None:
+    """Runs the value rule of an operation whose results have their types, and keeps what it finds."""
+    rule = RULES.get(type(c.op))
+    found = None if rule is None else rule(c)
+    for at, value in enumerate(c.results):
+        if value is None:
+            continue
+        elements = found[at] if found is not None and at < len(found) else None
+        if elements is not None and elements.size <= MAX_ELEMENTS:
+            elements = _completed(c, value, elements)
+        else:
+            elements = None
+        if elements is None:
+            c.scope.values.pop(value, None)
+        else:
+            c.scope.values[value] = elements
+
+
+def _completed(c: Context, value: Any, elements: Elements) -> Elements | None:
+    """The elements with a symbol for each integer that is not known or may leave its type."""
+    element = value.type.element_type
+    if not is_integer(element) or element == IntegerType(1):
+        return elements
+    known = [e if e is None or _fits(c, e, element) else None for e in row_major(elements)]
+    if all(e is not None for e in known):
+        return filled(elements.shape, known)
+    from .context import symbols_for
+
+    symbols = symbols_for(value, c.scope)
+    if symbols is None:
+        return filled(elements.shape, known)
+    return filled(elements.shape, [s if e is None else e for e, s in zip(known, row_major(symbols))])
+
+
+def _fits(c: Context, e: Element, element: Attribute) -> bool:
+    """Whether an integer stays in its type; sizes are held to it by a guard, data is not."""
+    if not isinstance(e, Dim) or element == ELEMENT_TYPES[7]:
+        return True
+    low, high = integer_range(element)
+    facts = c.scope.facts
+    if e.is_const:
+        return low <= e.value <= high
+    if facts.prove_le(low, e) and facts.prove_le(e, high + (_SLACK if high == SIZE_LIMIT - 1 else 0)):
+        return True
+    if _is_data(c, e) or high < SIZE_LIMIT - 1:
+        return False
+    for condition in (f"{low} <= {e}", f"{e} <= {high}"):
+        if facts.prove(condition).answer is False:
+            return False
+        if facts.prove(condition).answer is None:
+            c.guards.append(Guard(condition, "an integer of 32 bits does not overflow"))
+    return True
+
+
+__all__ = ["RULES", "elements_of", "set_values"]

@@ -1,0 +1,308 @@
+"""Shape rules of operators over windows: convolutions, pools, resizing, sampling."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+
+import numpy as np
+from xdsl.dialects.builtin import i32, i64
+
+from ...dialects import onnx
+from ...dialects.dims.expression import ONE, Dim, as_dim, dim_min
+from .context import Context, Rules, ShapeError, Types, attribute_ints
+from .elements import Ratio, row_major
+
+Pads = list[tuple[int, int]]
+
+
+def _kernel(c: Context, weight: Sequence[Dim] | None, rank: int) -> list[Dim]:
+    """The sizes of the window: the attribute's, else the weight's."""
+    given = c.attr("kernel_shape")
+    if given is not None:
+        if len(given) != rank:
+            raise ShapeError(f"kernel_shape has {len(given)} sizes for {rank} axes")
+        sizes = [as_dim(k) for k in given]
+        if weight is not None:
+            sizes = [c.equal(w, k, "kernel_shape and the weight") for k, w in zip(sizes, weight[2:])]
+        return sizes
+    if weight is None:
+        raise ShapeError("kernel_shape is missing")
+    return list(weight[2:])
+
+
+def _strides(c: Context, rank: int) -> list[int]:
+    strides = attribute_ints(c, "strides", [1] * rank)
+    if len(strides) != rank or min(strides, default=1) < 1:
+        raise ShapeError(f"strides {strides} for {rank} axes")
+    return strides
+
+
+def _pads(c: Context, rank: int) -> Pads:
+    pads = attribute_ints(c, "pads", [0] * (2 * rank))
+    if len(pads) != 2 * rank:
+        raise ShapeError(f"{len(pads)} pads for {rank} axes")
+    return list(zip(pads[:rank], pads[rank:]))
+
+
+def window_sizes(c: Context, spatial: Sequence[Dim], kernel: Sequence[Dim], ceil: bool = False) -> list[Dim]:
+    """The output sizes of a convolution or pool over these axes."""
+    rank = len(spatial)
+    strides = _strides(c, rank)
+    dilations = attribute_ints(c, "dilations", [1] * rank)
+    mode = c.attr("auto_pad")
+    if mode in ("SAME_UPPER", "SAME_LOWER"):
+        return [(d + (s - 1)) // s for d, s in zip(spatial, strides)]
+    pads = [(0, 0)] * rank if mode == "VALID" else _pads(c, rank)
+    out: list[Dim] = []
+    for size, k, stride, dilation, (before, after) in zip(spatial, kernel, strides, dilations, pads):
+        reach = (k - 1) * dilation + 1
+        padded = size + (before + after)
+        c.at_most(reach, padded, "the window fits into its input")
+        steps = padded - reach
+        if not ceil:
+            out.append(steps // stride + 1)
+            continue
+        # the last window starts inside the input or the padding before it
+        up = (steps + (stride - 1)) // stride
+        out.append(dim_min(up, (size + (before - 1)) // stride) + 1)
+    return out
+
+
+def conv_dims(c: Context, x: Sequence[Dim], w: Sequence[Dim]) -> list[Dim]:
+    if len(x) < 2 or len(w) != len(x):
+        raise ShapeError(f"a convolution of rank {len(x)} with a weight of rank {len(w)}")
+    group = c.attr("group")
+    c.equal(x[1], w[1] * group, "the channels of the input and of the weight")
+    if group > 1:
+        c.divides(group, w[0], "the groups divide the output channels")
+    return [x[0], w[0], *window_sizes(c, x[2:], _kernel(c, w, len(x) - 2))]
+
+
+def conv(c: Context) -> Types:
+    return [c.like(0, conv_dims(c, c.dims(0), c.dims(1)))]
+
+
+def conv_integer(c: Context) -> Types:
+    return [c.tensor(i32, conv_dims(c, c.dims(0), c.dims(1)))]
+
+
+def qlinear_conv(c: Context) -> Types:
+    """Operands: x, its scale and zero point, w, its scale and zero point, y's scale and zero point, bias."""
+    return [c.tensor(c.element(7), conv_dims(c, c.dims(0), c.dims(3)))]
+
+
+def deform_conv(c: Context) -> Types:
+    x, w = c.dims(0), c.dims(1)
+    if len(w) != len(x):
+        raise ShapeError(f"DeformConv of rank {len(x)} with a weight of rank {len(w)}")
+    c.equal(x[1], w[1] * c.attr("group"), "the channels of the input and of the weight")
+    kernel = _kernel(c, w, len(x) - 2)
+    rank = len(kernel)
+    strides, dilations, pads = _strides(c, rank), attribute_ints(c, "dilations", [1] * rank), _pads(c, rank)
+    out = [
+        (d + (p[0] + p[1]) - ((k - 1) * e + 1)) // s + 1
+        for d, k, s, e, p in zip(x[2:], kernel, strides, dilations, pads)
+    ]
+    offset = c.dims_of_rank(2, len(x))
+    return [c.like(0, [x[0], w[0], *(c.equal(o, m, "the offsets of DeformConv") for o, m in zip(out, offset[2:]))])]
+
+
+def conv_transpose(c: Context) -> Types:
+    x, w = c.dims(0), c.dims(1)
+    if len(x) < 2 or len(w) != len(x):
+        raise ShapeError(f"a convolution of rank {len(x)} with a weight of rank {len(w)}")
+    c.equal(x[1], w[0], "the channels of the input and of the weight")
+    rank = len(x) - 2
+    shape = c.attr("output_shape")
+    if shape is not None:
+        return [c.like(0, [x[0], w[1] * c.attr("group"), *map(as_dim, shape[-rank:])])]
+    strides, dilations = _strides(c, rank), attribute_ints(c, "dilations", [1] * rank)
+    extra = attribute_ints(c, "output_padding", [0] * rank)
+    mode = c.attr("auto_pad")
+    out: list[Dim] = []
+    for a, (size, k) in enumerate(zip(x[2:], _kernel(c, w, rank))):
+        if mode in ("SAME_UPPER", "SAME_LOWER"):
+            out.append(size * strides[a])
+            continue
+        before, after = (0, 0) if mode == "VALID" else _pads(c, rank)[a]
+        length = (size - 1) * strides[a] + extra[a] + (k - 1) * dilations[a] + 1 - (before + after)
+        c.at_most(0, length, "a size of ConvTranspose")
+        out.append(length)
+    return [c.like(0, [x[0], w[1] * c.attr("group"), *out])]
+
+
+def pool(c: Context) -> Types:
+    x = c.dims(0)
+    if len(x) < 2:
+        raise ShapeError(f"a pool of rank {len(x)}")
+    out = window_sizes(c, x[2:], _kernel(c, None, len(x) - 2), bool(c.attr("ceil_mode")))
+    return [c.like(0, [*x[:2], *out]), c.tensor(i64, [*x[:2], *out])]
+
+
+def max_unpool(c: Context) -> Types:
+    x = c.dims(0)
+    rank = len(x) - 2
+    if c.has(2):
+        shape = c.ints(2)
+        if shape is None:
+            return [c.like(0, [c.fresh(0, a) for a in range(len(x))])]
+        return [c.like(0, shape)]
+    kernel, strides, pads = _kernel(c, None, rank), _strides(c, rank), _pads(c, rank)
+    out = [(d - 1) * s + k - (p[0] + p[1]) for d, s, k, p in zip(x[2:], strides, kernel, pads)]
+    return [c.like(0, [*x[:2], *out])]
+
+
+def global_pool(c: Context) -> Types:
+    x = c.dims(0)
+    return [c.like(0, [*x[:2], *(ONE for _ in x[2:])])]
+
+
+def max_roi_pool(c: Context) -> Types:
+    return [c.like(0, [c.dims(1)[0], c.dims_of_rank(0, 4)[1], *c.attr("pooled_shape")])]
+
+
+def roi_align(c: Context) -> Types:
+    x, rois = c.dims_of_rank(0, 4), c.dims_of_rank(1, 2)
+    c.equal(rois[0], c.dims_of_rank(2, 1)[0], "the boxes and batch indices of RoiAlign")
+    return [c.like(0, [rois[0], x[1], c.attr("output_height"), c.attr("output_width")])]
+
+
+def col2im(c: Context) -> Types:
+    x = c.dims_of_rank(0, 3)
+    image, block = c.ints(1), c.ints(2)
+    if image is None or block is None:
+        raise ShapeError("Col2Im needs the number of axes")
+    area = c.count(block)
+    c.divides(area, x[1], "the block divides the columns' rows")
+    return [c.like(0, [x[0], x[1] // area, *image])]
+
+
+def grid_sample(c: Context) -> Types:
+    x, grid = c.dims(0), c.dims_of_rank(1, c.rank(0))
+    batch = c.equal(x[0], grid[0], "the batches of GridSample")
+    return [c.like(0, [batch, x[1], *grid[1:-1]])]
+
+
+def affine_grid(c: Context) -> Types:
+    size = c.ints(1)
+    if size is None:
+        raise ShapeError("AffineGrid needs the number of axes")
+    return [c.like(0, [size[0], *size[2:], len(size) - 2])]
+
+
+# --- resize -----------------------------------------------------------------------------------------------------------
+
+
+def resize(c: Context) -> Types:
+    """Operands: x, roi, scales, sizes."""
+    x = list(c.dims(0))
+    axes = [c.axis(a, len(x)) for a in attribute_ints(c, "axes", range(len(x)))]
+    if _given(c, 3):
+        return [c.like(0, _resize_to(c, x, axes))]
+    scales = c.elements(2)
+    if scales is None:
+        for a in axes:
+            x[a] = c.fresh(0, a)
+        return [c.like(0, x)]
+    if scales.size != len(axes):
+        raise ShapeError(f"Resize has {scales.size} scales for {len(axes)} axes")
+    crop = c.attr("coordinate_transformation_mode") == "tf_crop_and_resize"
+    for at, (a, scale) in enumerate(zip(axes, row_major(scales))):
+        size = None
+        if isinstance(scale, Ratio):
+            size = _cropped(c, x[a], scale, at, len(axes)) if crop else scaled(x[a], scale)
+        x[a] = c.fresh(0, a) if size is None else size
+    return [c.like(0, x)]
+
+
+def _given(c: Context, index: int) -> bool:
+    """Whether an operand is there and not the empty tensor by which older exporters leave one out."""
+    return c.has(index) and not (len(c.dims(index)) == 1 and c.dims(index)[0] is as_dim(0))
+
+
+def _resize_to(c: Context, x: list[Dim], axes: list[int]) -> list[Dim]:
+    sizes = c.ints(3)
+    policy = c.attr("keep_aspect_ratio_policy")
+    if sizes is None or len(sizes) != len(axes):
+        if sizes is not None:
+            raise ShapeError(f"Resize has {len(sizes)} sizes for {len(axes)} axes")
+        return [c.fresh(0, a) if a in axes else d for a, d in enumerate(x)]
+    if policy in (None, "stretch"):
+        for a, size in zip(axes, sizes):
+            c.at_most(0, size, "a size of Resize")
+            x[a] = size
+        return x
+    if not all(d.is_const for d in (*sizes, *(x[a] for a in axes))):
+        return [c.fresh(0, a) if a in axes else d for a, d in enumerate(x)]
+    ratios = [np.float32(s.value) / np.float32(x[a].value) for a, s in zip(axes, sizes)]
+    ratio = min(ratios) if policy == "not_larger" else max(ratios)
+    for a in axes:
+        x[a] = as_dim(int(np.floor(np.float32(ratio) * np.float32(x[a].value) + np.float32(0.5))))
+    return x
+
+
+def scaled(size: Dim, scale: Ratio) -> Dim | None:
+    """floor(size * scale) as float32 arithmetic gives it, exactly for sizes below 2^20.
+
+    A scale that is a rounded fraction, 0.7 say, counts as that fraction where the product's rounding makes it so.
+    """
+    exact = scale.constant
+    if exact is None:
+        return None
+    if size.is_const:
+        return as_dim(int(np.floor(np.float32(float(exact)) * np.float32(size.value))))
+    if exact.denominator == 1 or exact.denominator * exact.numerator < 2**16:
+        return size * exact.numerator // exact.denominator
+    near = exact.limit_denominator(64)
+    if near and abs(exact - near) / near <= (Fraction(1, 2**25) if exact < near else Fraction(1, 2**23)):
+        return size * near.numerator // near.denominator
+    return size * exact.numerator // exact.denominator
+
+
+def _cropped(c: Context, size: Dim, scale: Ratio, at: int, count: int) -> Dim | None:
+    """With a region of interest: floor(size * (end - start) * scale)."""
+    roi = c.elements(1)
+    if roi is None or roi.size != 2 * count:
+        return None
+    start, end = row_major(roi)[at], row_major(roi)[at + count]
+    if not isinstance(start, Ratio) or not isinstance(end, Ratio):
+        return None
+    low, high, by = start.constant, end.constant, scale.constant
+    if low is None or high is None or by is None:
+        return None
+    total = (high - low) * by
+    return size * total.numerator // total.denominator
+
+
+def upsample(c: Context) -> Types:
+    x = list(c.dims(0))
+    scales = c.elements(1)
+    for a in range(len(x)):
+        scale = row_major(scales)[a] if scales is not None and scales.size == len(x) else None
+        size = scaled(x[a], scale) if isinstance(scale, Ratio) else None
+        x[a] = c.fresh(0, a) if size is None else size
+    return [c.like(0, x)]
+
+
+RULES: Rules = {
+    onnx.ConvOp: conv,
+    onnx.ConvIntegerOp: conv_integer,
+    onnx.QLinearConvOp: qlinear_conv,
+    onnx.DeformConvOp: deform_conv,
+    onnx.ConvTransposeOp: conv_transpose,
+    onnx.AveragePoolOp: pool,
+    onnx.MaxPoolOp: pool,
+    onnx.LpPoolOp: pool,
+    onnx.MaxUnpoolOp: max_unpool,
+    onnx.GlobalAveragePoolOp: global_pool,
+    onnx.GlobalMaxPoolOp: global_pool,
+    onnx.GlobalLpPoolOp: global_pool,
+    onnx.MaxRoiPoolOp: max_roi_pool,
+    onnx.RoiAlignOp: roi_align,
+    onnx.Col2ImOp: col2im,
+    onnx.GridSampleOp: grid_sample,
+    onnx.AffineGridOp: affine_grid,
+    onnx.ResizeOp: resize,
+    onnx.UpsampleOp: upsample,
+}
