@@ -32,11 +32,13 @@ def manifest_of(
     extra = overridable_inputs(main)
     inputs = [spec_of(value, name_of(value, f"input_{i}")) for i, value in enumerate(main.body.block.args)]
     for op in extra:
-        inputs.append({**spec_of(op.result, text_of(op.sym)), "default": entry.weights.index(op.value)})
+        spec = spec_of(op.result, text_of(op.sym))
+        spec["default"] = entry.weights.index(op.value)
+        inputs.append(spec)
     outputs = [spec_of(value, name) for value, name in zip(ret.operands, output_names(main, ret), strict=True)]
-    hosts = list(entry.hosts)
-    if payloads is not None:
-        hosts = [{**host, "payload": payload} for host, payload in zip(hosts, payloads, strict=True)]
+    hosts = [host.copy() for host in entry.hosts]
+    for host, payload in zip(hosts, payloads or (), strict=payloads is not None):
+        host["payload"] = payload
     return {
         "format": FORMAT,
         "abi": abi.VERSION,
@@ -72,6 +74,3 @@ def dtype_name(type_: Attribute) -> str:
 def dims_list(type_: Attribute) -> list[int | str]:
     """Numbers and expressions."""
     return [dim.value if dim.is_const else str(dim) for dim in tensor_dims(type_)]
-
-
-

@@ -22,7 +22,7 @@ import os
 import struct
 import time
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -117,7 +117,7 @@ def _first_section(header_length: int) -> int:
 
 
 @contextlib.contextmanager
-def _new_file(path: Path) -> Iterator[Any]:
+def _new_file(path: Path) -> Generator[Any]:
     """A file that appears under its name when all is written, or not at all."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.{time.monotonic_ns()}")
     try:
@@ -238,8 +238,9 @@ class Cache:
     def __init__(self, root: Path, limit: int = DEFAULT_LIMIT) -> None:
         self.root = root
         self.limit = limit
+        root.mkdir(mode=0o700, parents=True, exist_ok=True)
         for kind in KINDS:
-            (root / kind).mkdir(mode=0o700, parents=True, exist_ok=True)
+            (root / kind).mkdir(mode=0o700, exist_ok=True)
         self.digests = FileDigests(root / "files")
 
     # objects
@@ -399,7 +400,7 @@ def _placed(weight: Weight, sources: Sequence[Path | bytes], writer: _Writer) ->
         for number, source in enumerate(sources):
             if isinstance(source, Path) and _same_file(source, weight.file):
                 return {**described, "file": number, "offset": weight.offset}
-    return {**described, "section": writer.add(memoryview(array.view(np.uint8).reshape(-1)).cast("B"))}
+    return {**described, "section": writer.add(array.reshape(-1).view(np.uint8).data)}
 
 
 def _same_file(a: Path, b: Path) -> bool:

@@ -74,7 +74,7 @@ class Context:
         """Values that native code knows by number only: strings, sequences."""
         self.made: list[object] = []
         """What host operators made that must live until the call ends."""
-        self._callbacks = callbacks
+        self._callbacks = weakref.ref(callbacks)  # a call keeps its program alive, idle contexts should not
         self.dirty = False
         """Whether `reset` has something to do."""
         self._serve = _server(weakref.ref(self))
@@ -181,12 +181,17 @@ class Context:
         if not 0 <= rank <= LARGEST_RANK:
             raise ValueError(f"output {output} has rank {rank}")
         dims = tuple((ctypes.c_int64 * rank).from_address(dims_at)) if rank else ()
-        return self._callbacks.allocate_output(self, output, dims)
+        return self._program().allocate_output(self, output, dims)
 
     def _call_host(self, request: Words) -> int:
         host, args = request[RequestWord.FIRST : RequestWord.FIRST + 2]
-        self._callbacks.call_host(self, host, args)
+        self._program().call_host(self, host, args)
         return 0
+
+    def _program(self) -> Callbacks:
+        program = self._callbacks()
+        assert program is not None, "native code runs for a program that is gone"
+        return program
 
     def _poll(self, request: Words) -> int:
         return self.words[_FLAG]  # that Python code runs here at all lets a pending signal's handler run
