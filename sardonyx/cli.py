@@ -170,9 +170,11 @@ def compile_command(
 @JSON
 def inspect_command(model: Path, show_dims: bool, as_json: bool) -> None:
     """What MODEL is: inputs, outputs, operators, opsets, sizes, symbols."""
-    from .tools.inspect import inspect_model, render_inspection
+    from .compiler import imported_and_inferred
+    from .tools.inspect import inspect_module, render_inspection
 
-    report = inspect_model(model, dims=show_dims)
+    imported, inferred = imported_and_inferred(model)
+    report = inspect_module(inferred, imported=imported, show_dims=show_dims)
     emit_result(report, as_json, render_inspection(report))
 
 
@@ -201,12 +203,13 @@ def compare_command(
     **options: Any,
 ) -> None:  # fmt: skip
     """Run MODEL twice, compiled and otherwise, and report the differences and the first node that differs."""
-    from .tools.compare import compare_model, render_comparison
+    from .compiler import other_side
+    from .tools.compare import compare_outputs, render_comparison
     from .tools.feeds import make_feeds
 
     program = compiled(model, options)
     feeds = make_feeds(program.inputs, inputs, sizes)
-    report = compare_model(model, program, feeds, other, rtol=rtol, atol=atol)
+    report = compare_outputs(program(feeds), other_side(model, other, feeds), rtol=rtol, atol=atol)
     emit_result(report, as_json, render_comparison(report))
     if not report["equal"]:
         sys.exit(CHECK_FAILED)

@@ -1,0 +1,97 @@
+"""What a model is, without compiling it: inputs, outputs, operators, opsets, size; with dims, its symbols and guards."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Any, cast
+
+from xdsl.dialects.builtin import ModuleOp, TensorType
+from xdsl.dialects.func import FuncOp, ReturnOp
+from xdsl.ir import Operation, SSAValue
+
+from ..dialects import dims, onnx
+from ..dialects.dims import dims_of
+from .explain import main_of, operator_name
+
+NO_OPERATORS = (FuncOp, ReturnOp, onnx.InitializerOp, onnx.YieldOp, dims.AssumeOp, dims.BindOp, dims.TensorOp)
+
+
+def inspect_module(module: ModuleOp, *, imported: ModuleOp | None = None, show_dims: bool = False) -> dict[str, Any]:
+    """The report on an inferred module; operators are counted on the module as imported, where it is given."""
+    main = main_of(module)
+    counted = main_of(imported) if imported is not None else main
+    report: dict[str, Any] = {
+        "opsets": {
+            str(onnx.plain(cast(Any, pair).data[0])) or "ai.onnx": onnx.plain(cast(Any, pair).data[1])
+            for pair in cast(Iterable[Any], module.attributes.get("onnx.opsets", ()))
+        },
+        "inputs": [describe(a) for a in main.body.block.args],
+        "outputs": [describe(v) for v in cast(Operation, main.body.block.last_op).operands],
+        "operators": dict(Counter(operator_name(op) for op in counted.walk() if not isinstance(op, NO_OPERATORS))),
+        "initializers": sum(isinstance(op, onnx.InitializerOp) for op in counted.walk()),
+    }
+    names = main.attributes.get("onnx.outputs")
+    for entry, name in zip(report["outputs"], cast(Iterable[Any], names or ())):
+        entry["name"] = str(onnx.plain(name))
+    if show_dims:
+        report["symbols"] = symbols(main)
+        report["guards"] = [
+            {"condition": op.condition.data, "why": op.why.data if op.why else ""}
+            for op in main.walk()
+            if isinstance(op, dims.AssumeOp)
+        ]
+        report["values"] = {
+            name: str(r.type)
+            for op in main.walk()
+            for r in op.results
+            if not isinstance(op, onnx.InitializerOp) and (name := onnx.value_name(r))
+        }
+    return report
+
+
+def describe(value: SSAValue) -> dict[str, Any]:
+    """Name, element type and dims of a value."""
+    if not isinstance(value.type, TensorType):
+        return {"name": onnx.value_name(value) or "", "type": str(value.type)}
+    return {
+        "name": onnx.value_name(value) or "",
+        "type": str(value.type.element_type),
+        "dims": [d.value if d.is_const else str(d) for d in dims_of(value)],
+    }
+
+
+def symbols(main: FuncOp) -> dict[str, str]:
+    """Each symbol of `main` and where it gets its value."""
+    found: dict[str, str] = {}
+    for argument in main.body.block.args:
+        if isinstance(argument.type, TensorType):
+            for axis, d in enumerate(dims_of(argument)):
+                for name in sorted(d.symbols):
+                    found.setdefault(name, f"axis {axis} of input {onnx.value_name(argument)!r}")
+    for op in main.walk():
+        if isinstance(op, dims.BindOp):
+            for at, name in enumerate(op.symbols):
+                found.setdefault(name.data, f"element {at} of {onnx.value_name(op.source) or 'a computed tensor'!r}")
+        binds = op.attributes.get("dims.binds")
+        for name in cast(Iterable[Any], binds or ()):
+            found.setdefault(str(onnx.plain(name)), f"a size that only {onnx.describe(op)} knows")
+    return found
+
+
+def render_inspection(report: Mapping[str, Any]) -> str:
+    """The report as text for people."""
+    lines = ["opsets: " + ", ".join(f"{d} {v}" for d, v in report["opsets"].items())]
+    for kind in ("inputs", "outputs"):
+        lines.append(f"{kind}:")
+        lines.extend(f"  {e['name']}: {e['type']}{e.get('dims', '')}" for e in report[kind])
+    count = sum(report["operators"].values())
+    lines.append(f"{count} nodes, {report['initializers']} initializers")
+    ordered = sorted(report["operators"].items(), key=lambda kv: (-kv[1], kv[0]))
+    lines.append("  " + ", ".join(f"{name} {number}" for name, number in ordered))
+    if "symbols" in report:
+        lines.append("symbols:")
+        lines.extend(f"  {name}: {where}" for name, where in report["symbols"].items())
+        lines.append("guards:" if report["guards"] else "guards: none")
+        lines.extend(f"  {g['condition']}  {g['why']}" for g in report["guards"])
+    return "\n".join(lines)
