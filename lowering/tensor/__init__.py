@@ -26,6 +26,7 @@ from .movement import MOVEMENT
 from .operators import NotLowered, Operands, Rule
 from .plan import Plan
 from .reductions import REDUCTIONS
+from .resize import RESIZE
 from .sources import SOURCES
 from .templates import TEMPLATES
 from .windows import WINDOWS
@@ -37,6 +38,7 @@ RULES: dict[type[onnx.OnnxOp], Rule] = {
     **GATHERS,
     **MOVEMENT,
     **REDUCTIONS,
+    **RESIZE,
     **SOURCES,
     **TEMPLATES,
     **WINDOWS,

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import pytest
 from sardonyx.dialects import onnx
-from sardonyx.semantics.reference import REFERENCE
 
 from .tensor_cases import FLOATS, Kernel, random
 
@@ -22,7 +21,6 @@ POOLS: list[tuple[tuple[int, ...], dict[str, Any]]] = [
     ((9,), {"kernel_shape": [3], "strides": [2], "pads": [2, 1], "dilations": [2], "ceil_mode": 1}),
     ((4, 5, 3), {"kernel_shape": [2, 2, 2], "pads": [0, 1, 0, 0, 1, 1]}),
 ]
-SYMBOLIC = {"NOTSET": "(d1 - {k})//{s} + 1"}
 
 
 @pytest.mark.parametrize(("spatial", "attributes"), POOLS)
@@ -88,4 +86,84 @@ def test_a_pool_reads_costly_values_from_memory() -> None:
     assert sum(op.name == "linalg.generic" for op in lowered.walk()) == 2
 
 
-assert REFERENCE
+COORDINATES = [
+    "half_pixel", "half_pixel_symmetric", "pytorch_half_pixel", "align_corners", "asymmetric", "tf_crop_and_resize",
+]  # fmt: skip
+
+
+def sizes(kernel: Kernel, *values: int) -> Any:
+    return kernel.constant(values, np.int64)
+
+
+@pytest.mark.parametrize("scale", [0.6, 1.0, 1.7, 2.0, 3.0])
+@pytest.mark.parametrize("coordinates", COORDINATES)
+@pytest.mark.parametrize("mode", ["nearest", "linear", "cubic"])
+def test_resize_by_scales(mode: str, coordinates: str, scale: float) -> None:
+    kernel = Kernel()
+    x = kernel.input(random((1, 2, 5, 4)))
+    roi = kernel.constant([0, 0, 0.2, -0.1, 1, 1, 0.7, 1.2], np.float32)
+    scales = kernel.constant([1, 1, scale, 1.5], np.float32)
+    names = {"coordinate_transformation_mode": coordinates, "extrapolation_value": 9.0}
+    region = roi if coordinates == "tf_crop_and_resize" else None
+    kernel.run(kernel.op(onnx.ResizeOp, x, region, scales, mode=mode, **names), tolerance=2e-5)
+
+
+@pytest.mark.parametrize("nearest", ["round_prefer_floor", "round_prefer_ceil", "floor", "ceil"])
+@pytest.mark.parametrize("coordinates", COORDINATES[:5])
+@pytest.mark.parametrize("n", [1, 4])
+def test_resize_to_sizes(n: int, coordinates: str, nearest: str) -> None:
+    kernel = Kernel(d0=n, d1=7)
+    x = kernel.input(random((1, 2, n, 3)), "1, 2, d0, 3")
+    target = kernel.sizes("1, 2, 2*d0, d1")
+    y = kernel.op(
+        onnx.ResizeOp, x, None, None, target, coordinate_transformation_mode=coordinates, nearest_mode=nearest,
+        dims="1, 2, 2*d0, d1",
+    )  # fmt: skip
+    z = kernel.op(
+        onnx.ResizeOp, x, None, None, target, coordinate_transformation_mode=coordinates, mode="linear",
+        dims="1, 2, 2*d0, d1",
+    )  # fmt: skip
+    kernel.run(y, z, tolerance=1e-5)
+
+
+def test_doubling_is_a_split_of_the_loops() -> None:
+    kernel = Kernel(d0=3)
+    x = kernel.input(random((1, 2, 3, 4)), "1, 2, d0, 4")
+    scales = kernel.constant([1, 1, 2, 2], np.float32)
+    lowered = kernel.run(kernel.op(onnx.ResizeOp, x, None, scales, dims="1, 2, 2*d0, 8"))
+    assert not any(op.name in ("tensor.extract", "arith.divui") for op in lowered.walk())
+
+
+@pytest.mark.parametrize("mode", ["linear", "cubic"])
+@pytest.mark.parametrize("exclude", [0, 1])
+def test_resize_without_aliasing(mode: str, exclude: int) -> None:
+    kernel = Kernel(d0=9)
+    x = kernel.input(random((9, 8)), "d0, 8")
+    by_scale = kernel.op(
+        onnx.ResizeOp, x, None, kernel.constant([1, 0.4], np.float32), mode=mode, antialias=1, exclude_outside=exclude,
+        dims="d0, 3",
+    )  # fmt: skip
+    by_size = kernel.op(
+        onnx.ResizeOp, x, None, None, kernel.sizes("d0 - 4, 3"), mode=mode, antialias=1, exclude_outside=exclude,
+        dims="d0 - 4, 3",
+    )  # fmt: skip
+    plain = kernel.op(onnx.ResizeOp, x, None, None, sizes(kernel, 12, 5), mode=mode, exclude_outside=exclude)
+    kernel.run(by_scale, by_size, plain, tolerance=1e-5)
+
+
+@pytest.mark.parametrize("policy", ["not_larger", "not_smaller"])
+def test_aspect_ratio(policy: str) -> None:
+    kernel = Kernel()
+    x = kernel.input(random((2, 4, 6)))
+    y = kernel.op(
+        onnx.ResizeOp, x, None, None, sizes(kernel, 7, 8), axes=[1, 2], keep_aspect_ratio_policy=policy, mode="linear"
+    )
+    kernel.run(y)
+
+
+@pytest.mark.parametrize("dtype", [*FLOATS, np.uint8, np.int8, np.int32])
+@pytest.mark.parametrize("mode", ["nearest", "linear", "cubic"])
+def test_resize_of_types(mode: str, dtype: Any) -> None:
+    kernel = Kernel()
+    x = kernel.input(random((1, 5, 4), dtype))
+    kernel.run(kernel.op(onnx.ResizeOp, x, None, kernel.constant([1, 1.6, 2], np.float32), mode=mode))
