@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import itertools
+import os
+import signal
+import threading
+import time
 
 import numpy as np
 import pytest
@@ -286,3 +290,62 @@ def test_sequences_in_a_loop_are_objects() -> None:
     program = load(text, hosts=[list, lambda s, x, i: [*s, x * i]])
     got = program(f32(1, 2), np.array(3))["output_0"]
     assert [part.tolist() for part in got] == [[0, 0], [1, 2], [2, 4]]
+
+
+ENDLESS = main(f"""
+  %r = onnx.Loop(_, _, %x) ({{
+  ^bb0(%i: {I64}, %go: {BOOL}, %s: {N}):
+    %next = kernel.call @negate <"N"> (%s) {{kernel.outputs = ["dynamic"]}} : ({N}) -> {N}
+    onnx.Yield %go, %next : {BOOL}, {N}
+  }}) {{kernel.outputs = ["output:0"],
+       kernel.carried = [#dims.shape<"0">, #dims.shape<"64">, #dims.shape<"128">]}} : ({N}) -> {N}
+  func.return %r : {N}""", f"%x: {N}", N, "8*N + 1024")  # fmt: skip
+
+
+def test_an_endless_loop_can_be_interrupted_and_does_not_grow() -> None:
+    program = load(ENDLESS, [NEGATE])
+    for _ in range(2):
+        threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
+        began = time.monotonic()
+        with pytest.raises(KeyboardInterrupt):
+            program(np.zeros(10, np.float32))
+        assert time.monotonic() - began < 1.3
+    (context,) = program._free  # pyright: ignore[reportPrivateUsage]
+    assert context.growing is not None
+    assert context.growing.end - context.growing.address <= 1 << 20
+
+
+def test_a_loop_that_eats_all_memory_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sardonyx.runtime.memory.physical_memory", lambda: 64 << 20)
+    v, w, u = dim("w0"), dim("2*w0"), dim("u0")
+    text = main(f"""
+  %r = onnx.Loop(_, _, %x) ({{
+  ^bb0(%i: {I64}, %go: {BOOL}, %s: {v}):
+    %two = kernel.call @concat <"w0, w0"> (%s, %s) {{kernel.outputs = ["dynamic"]}} : ({v}, {v}) -> {w}
+    onnx.Yield %go, %two : {BOOL}, {w}
+  }}) {{kernel.outputs = ["dynamic"], dims.binds = ["u0"],
+       kernel.carried = [#dims.shape<"0">, #dims.shape<"64">, "dynamic"]}} : ({N}) -> {u}
+  func.return %r : {u}""", f"%x: {N}", u, "128")  # fmt: skip
+    program = load(text, [CONCAT])
+    for _ in range(2):
+        with pytest.raises(InputError, match=r"the model needs \d+ bytes of memory"):
+            program(f32(1, 2))
+
+
+def test_calls_of_one_program_run_at_the_same_time() -> None:
+    program = load(LOOP.replace("HOME", '"output:0"').replace("STACK", '"dynamic"'), [ADD], threads=2)
+    wrong: list[int] = []
+
+    def work(seed: int) -> None:
+        x = np.full(20 + seed, seed, np.float32)
+        for trips in range(60):
+            state, stack = program(x, np.array(trips), np.array(True)).values()
+            if not (state == (trips + 1) * seed).all() or stack.shape != (trips, 20 + seed):
+                wrong.append(trips)
+
+    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
