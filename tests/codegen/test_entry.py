@@ -84,21 +84,24 @@ def test_outputs_that_are_inputs_views_or_twice_the_same_are_copies() -> None:
 
 
 def test_weights_are_one_table() -> None:
-    text = main(f"""
+    text = main("""
   %w = onnx.Initializer "w" #onnx.weight<"w0"> : tensor<3xf32>
   %v = onnx.Initializer "v" #onnx.weight<"w0"> : tensor<3xf32>
-  %u = onnx.Constant() {{value = #onnx.weight<"w1">}} : () -> tensor<3xf32>
-  %s = kernel.call @add <"3"> (%w, %v) {{kernel.outputs = [#dims.shape<"0">]}} : (tensor<3xf32>, tensor<3xf32>) -> tensor<3xf32>
-  %t = kernel.call @add <"3"> (%s, %u) {{kernel.outputs = ["output:0"]}} : (tensor<3xf32>, tensor<3xf32>) -> tensor<3xf32>
+  %u = onnx.Constant() {value = #onnx.weight<"w1">} : () -> tensor<3xf32>
+  %s = kernel.call @add <"3"> (%w, %v) {kernel.outputs = [#dims.shape<"0">]}
+    : (tensor<3xf32>, tensor<3xf32>) -> tensor<3xf32>
+  %t = kernel.call @add <"3"> (%s, %u) {kernel.outputs = ["output:0"]}
+    : (tensor<3xf32>, tensor<3xf32>) -> tensor<3xf32>
   func.return %t : tensor<3xf32>""", "", "tensor<3xf32>", "64")  # fmt: skip
     program = load(text, [ADD], {"w0": f32(1, 2, 3), "w1": f32(10, 20, 30)})
     assert program()["z"].tolist() == [12, 24, 36]
 
 
 def test_an_overridable_initializer_is_an_input_with_a_default() -> None:
-    text = main(f"""
+    text = main("""
   %w = onnx.Initializer "w" #onnx.weight<"w0"> overridable : tensor<2xf32>
-  %s = kernel.call @add <"2"> (%x, %w) {{kernel.outputs = ["output:0"]}} : (tensor<2xf32>, tensor<2xf32>) -> tensor<2xf32>
+  %s = kernel.call @add <"2"> (%x, %w) {kernel.outputs = ["output:0"]}
+    : (tensor<2xf32>, tensor<2xf32>) -> tensor<2xf32>
   func.return %s : tensor<2xf32>""", "%x: tensor<2xf32>", "tensor<2xf32>", "0")  # fmt: skip
     program = load(text, [ADD], {"w0": f32(1, 2)})
     assert program(f32(5, 5))["z"].tolist() == [6, 7]

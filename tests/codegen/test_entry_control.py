@@ -132,7 +132,7 @@ def test_loop_with_a_known_number_of_iterations_stacks_in_place() -> None:
     t = np.zeros(4, np.float32)
     stack = program(x, np.array(4), t, np.array(True))["output_1"]
     np.testing.assert_array_equal(stack, np.arange(1, 5)[:, None] * x)
-    with pytest.raises(InputError, match="the loop may run 5 times, 'onnx.Loop' has room for 4"):
+    with pytest.raises(InputError, match=r"the loop may run 5 times, 'onnx.Loop' has room for 4"):
         program(x, np.array(5), t, np.array(True))
     with pytest.raises(InputError, match=r"axis 0 of 'onnx.Loop' has size 3, expected 4 = T"):
         program(x, np.array(3), t, np.array(True))
@@ -196,7 +196,7 @@ def test_iterations_must_agree_on_stacked_sizes() -> None:
     program = load(text, [CONCAT])
     r, all_ = program(f32(1), np.array(1)).values()
     assert (r.tolist(), all_.tolist()) == ([1, 1], [[1, 1]])
-    with pytest.raises(InputError, match="an iteration's value for 'onnx.Loop' has size 4 on axis 0, expected 2"):
+    with pytest.raises(InputError, match=r"an iteration's value for 'onnx.Loop' has size 4 on axis 0, expected 2"):
         program(f32(1), np.array(2))
     r, all_ = program(f32(1), np.array(0)).values()
     assert (r.tolist(), all_.shape[0]) == ([1], 0)
