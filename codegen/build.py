@@ -241,6 +241,7 @@ class FunctionBuilder:
         self.attributes: Mapping[str, Attribute] = _EMPTY
         """Given to every operation made: the origin of what is being translated."""
         self._constants: dict[tuple[object, ...], SSAValue] = {}
+        self._numbers: dict[tuple[object, int], tuple[SSAValue, Attribute]] = {}
         self._last_literal: Operation | None = None
 
     # blocks
@@ -290,6 +291,13 @@ class FunctionBuilder:
         A float vector is a splat of a scalar: xDSL prints infinity and some numbers in a dense attribute as bits, and
         reads these bits as an integer.
         """
+        key = (value or str(value), id(type_))  # 0.0 and -0.0 are equal, their texts are not
+        found = self._numbers.get(key)
+        if found is None:
+            found = self._numbers[key] = self._new_const(value, type_), type_  # the type stays, and so its id
+        return found[0]
+
+    def _new_const(self, value: Constant, type_: Attribute) -> SSAValue:
         element = element_of(type_)
         if element is type_ or isinstance(element, IntegerType):
             return self.literal(constant_attribute(value, type_), type_)

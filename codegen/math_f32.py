@@ -259,7 +259,7 @@ def tanh(m: Mathematics, x: Lanes) -> Lanes:
     near = fma(polynomial(t, TANH) * t, x, x)
     p, _, whole = _exp_parts((size + size).at_most(20.0))
     far = 1.0 - 2.0 / (p * _power_of_two(whole) + 1.0)
-    return (size < 1.0).choose(near, far.with_sign_of(x))
+    return (size < 1.0).choose(near, far).with_sign_of(x)
 
 
 def sinh(m: Mathematics, x: Lanes) -> Lanes:

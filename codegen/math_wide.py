@@ -107,8 +107,8 @@ def power(x: Lanes, y: Lanes) -> Lanes:
 def asinh(x: Lanes) -> Lanes:
     """log(|x| + sqrt(x^2 + 1)); below 2^-12 x - x^3/6; max error ? ULP."""
     wide = _wide(x.abs())
-    result = _narrow(_log(wide + fma(wide, wide, 1.0).sqrt())).with_sign_of(x)
-    result = (x.abs() < 2.0**-12).choose(fma(x * x * (-1 / 6), x, x), result)
+    result = _narrow(_log(wide + fma(wide, wide, 1.0).sqrt()))
+    result = (x.abs() < 2.0**-12).choose(fma(x * x * (-1 / 6), x, x), result).with_sign_of(x)
     return (x.abs() < INF).choose(result, x)
 
 

@@ -25,14 +25,18 @@ class Mathematics:
         return self.state.target
 
     def with_slow_path(self, x: Lanes, fast: Lanes, limit: float, name: str, slow: Callable[[Lanes], Lanes]) -> Lanes:
-        """`fast`, but where |x| is above the limit in any lane, all lanes from `slow` in a cold function."""
+        """`fast`, but in the lanes where |x| is above the limit `slow`, called out of line if there are any.
+
+        (Lanes of a vector do not depend on each other: the same x gives the same bits among any neighbours.)
+        """
         f = x.f
         call, after = f.new_block(), f.new_block(x.type)
-        f.cond_br(_any(x.abs() > limit), call, (), after, (fast.value,))
+        large = x.abs() > limit
+        f.cond_br(_any(large), call, (), after, (fast.value,))
         f.at(call)
         result = f.call(self._out_of_line(name, x, slow), (x.value,), x.type)
         assert result is not None
-        f.br(after, (result,))
+        f.br(after, (large.choose(x.of(result), fast).value,))
         (chosen,) = f.at(after)
         return x.of(chosen)
 
