@@ -202,6 +202,8 @@ class Scheduler:
 
     def known_at_entry(self, type_: Attribute) -> bool:
         assert isinstance(type_, TensorType)
+        if type_.element_type == onnx.STRING:
+            return False  # Python objects, that native code knows by number
         return all(d.symbols <= self.entry_symbols for d in dims_of(type_))
 
     def last_inside(self, op: Operation) -> int:

@@ -24,6 +24,7 @@ class Hosted:
     def __init__(self, host: Host, function: HostFunction) -> None:
         self._host = host
         self._function = function
+        self._keeps_operands = any(value["dtype"] == "object" for value in host["outputs"])
         self._words = sum(1 + max(0, value["rank"]) for value in (*host["inputs"], *host["outputs"]))
 
     def call(self, context: Context, args: int) -> None:
@@ -33,7 +34,10 @@ class Hosted:
         operands: list[object] = []
         for value in self._host["inputs"]:
             rank = max(0, value["rank"])
-            operands.append(_operand(context, value, words[at], words[at + 1 : at + 1 + rank]))
+            operand = _operand(context, value, words[at], words[at + 1 : at + 1 + rank])
+            if self._keeps_operands and value["dtype"] not in OBJECT_TYPES and operand is not None:
+                operand = np.copy(cast("Array", operand))  # a sequence outlives the memory of what is put into it
+            operands.append(operand)
             at += 1 + rank
         results = self._results(self._function(*operands))
         for value, result in zip(self._host["outputs"], results):

@@ -282,14 +282,16 @@ def test_sequences_in_a_loop_are_objects() -> None:
   %empty = onnx.Custom "" "SequenceEmpty" () : () -> ({seq})
   %r = onnx.Loop(%m, _, %empty) ({{
   ^bb0(%i: {I64}, %go: {BOOL}, %s: {seq}):
-    %next = onnx.Custom "" "SequenceInsert" (%s, %x, %i) : ({seq}, {N}, {I64}) -> ({seq})
+    %sum = kernel.call @add <"N"> (%x, %x) {{kernel.outputs = [#dims.shape<"128">]}} : {BINARY}
+    %next = onnx.Custom "" "SequenceInsert" (%s, %sum, %i) : ({seq}, {N}, {I64}) -> ({seq})
+    %other = kernel.call @add <"N"> (%sum, %sum) {{kernel.outputs = [#dims.shape<"128">]}} : {BINARY}
     onnx.Yield %go, %next : {BOOL}, {seq}
   }}) {{kernel.outputs = ["dynamic"], kernel.carried = [#dims.shape<"0">, #dims.shape<"64">, "dynamic"]}}
     : ({I64}, {seq}) -> {seq}
   func.return %r : {seq}""", f"%x: {N}, %m: {I64}", seq, "512")  # fmt: skip
-    program = load(text, hosts=[list, lambda s, x, i: [*s, x * i]])
+    program = load(text, [ADD], hosts=[list, lambda s, x, i: [*s, x]])
     got = program(f32(1, 2), np.array(3))["output_0"]
-    assert [part.tolist() for part in got] == [[0, 0], [1, 2], [2, 4]]
+    assert [part.tolist() for part in got] == [[2, 4]] * 3
 
 
 ENDLESS = main(f"""
