@@ -155,11 +155,11 @@ def _template(op: kernel.TemplateOp, env: Env, binding: Mapping[str, int]) -> No
     if region is not None:
         kinds = [a.type for a in region.block.args if not isinstance(a.type, IndexType)]
         types = [numpy_type(k) for k in kinds]
-    symbols = {name: value for name, value in binding.items()}
-    values = run_template(op, [env[i] for i in op.inputs], outputs, types, symbols)
+    values = run_template(op, [env[i] for i in op.inputs], outputs, types, binding)
     if region is not None:
         grid = Grid(outputs[0].shape, env, binding)
-        inner = dict(zip(region.block.args, [*values, *map(grid.index, range(len(grid.extents)))]))
+        inner: Env = {}
+        inner.update(zip(region.block.args, [*values, *map(grid.index, range(len(grid.extents)))]))
         values = [np.broadcast_to(v, outputs[0].shape) for v in grid.run(region.block, inner)]
     for result, output, value in zip(op.results_, outputs, values, strict=True):
         if value.shape != output.shape:
@@ -484,10 +484,6 @@ def _shift(function: Callable[..., Any]) -> Callable[..., Any]:
         return function(a, b)
 
     return apply
-
-
-def _maximum_number(a: Array, b: Array) -> Array:
-    return np.fmax(a, b)
 
 
 def _convert(op: vectorx.ConvertOp, x: Array) -> Array:

@@ -11,12 +11,12 @@ from xdsl.ir import Block, Operation, Region, SSAValue
 from ...dialects import onnx
 from .element_kinds import BOOL, F64, I64, Element
 from .graph import Literal, Node, Scalar, pointwise
-from .operators import Operands, Rule
+from .operators import Method, Operands, Rule
 from .scalars import INDEX, Scalars
 
 
-def folded(name: str) -> Rule:
-    """A variadic operator as a chain of one binary method of `Scalars`."""
+def folded(method: Method) -> Rule:
+    """A variadic operator as a chain of one operation on two values."""
 
     def rule(o: Operands) -> list[Node]:
         inputs, t = o.all(), o.element().compute
@@ -24,7 +24,7 @@ def folded(name: str) -> Rule:
         def function(s: Scalars, *values: SSAValue) -> SSAValue:
             total = values[0]
             for value in values[1:]:
-                total = getattr(s, name)(total, value, t)
+                total = method(s, total, value, t)
             return total
 
         return [pointwise(function, inputs, o.dims(), o.element(), max(1, len(inputs) - 1))]
@@ -328,7 +328,7 @@ def clip(o: Operands) -> list[Node]:
 
 
 ARITHMETIC: dict[type[onnx.OnnxOp], Rule] = {
-    onnx.AddOp: folded("add"),
+    onnx.AddOp: folded(Scalars.add),
     onnx.AndOp: bitwise(arith.AndIOp),
     onnx.BitShiftOp: bit_shift,
     onnx.BitwiseAndOp: bitwise(arith.AndIOp),
@@ -342,16 +342,16 @@ ARITHMETIC: dict[type[onnx.OnnxOp], Rule] = {
     onnx.GreaterOrEqualOp: comparison("ge"),
     onnx.LessOp: comparison("lt"),
     onnx.LessOrEqualOp: comparison("le"),
-    onnx.MaxOp: folded("max"),
+    onnx.MaxOp: folded(Scalars.max),
     onnx.MeanOp: mean,
-    onnx.MinOp: folded("min"),
+    onnx.MinOp: folded(Scalars.min),
     onnx.ModOp: modulo,
-    onnx.MulOp: folded("mul"),
+    onnx.MulOp: folded(Scalars.mul),
     onnx.NotOp: inverted,
     onnx.OrOp: bitwise(arith.OrIOp),
     onnx.PowOp: power,
-    onnx.SubOp: folded("sub"),
-    onnx.SumOp: folded("add"),
+    onnx.SubOp: folded(Scalars.sub),
+    onnx.SumOp: folded(Scalars.add),
     onnx.WhereOp: where,
     onnx.XorOp: bitwise(arith.XOrIOp),
 }

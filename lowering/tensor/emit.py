@@ -220,9 +220,14 @@ class GenericBuilder:
         block = Block()
         scalars = Scalars(block)
         body = Body(
-            scalars, IndexSpace(dict(loops)), loops, lambda k: _loop_index(scalars, k), self.emitter, self.emitter.leaves,
+            scalars,
+            IndexSpace(dict(loops)),
+            loops,
+            lambda k: _loop_index(scalars, k),
+            self.emitter,
+            self.emitter.leaves,
             self._operand,
-        )  # fmt: skip
+        )
         self._block = block
         values = [self._value(root, body) for root in self.group.roots]
         if not self._new_splits(body):

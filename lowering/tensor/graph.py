@@ -213,11 +213,6 @@ def widened(x: Node) -> Node:
     return x if compute is x.element else Pointwise(x.dims, compute, (x,), _same, cost=1)
 
 
-def rounded(x: Node, element: Element) -> Node:
-    """The values of a compute type rounded to a narrower one."""
-    return x if element is x.element else Pointwise(x.dims, element, (x,), _same, cost=1)
-
-
 def with_unit_axes(x: Node, axes: Sequence[int]) -> Node:
     """A reduced tensor with its reduced axes back, of size 1; `axes` are those of the result, sorted."""
     dims = list(x.dims)

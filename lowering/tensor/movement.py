@@ -344,5 +344,3 @@ MOVEMENT: dict[type[onnx.OnnxOp], Rule] = {
     onnx.TriluOp: trilu,
     onnx.UnsqueezeOp: reshape,
 }
-
-__all__ = ["MOVEMENT", "concatenated", "expanded", "padded", "reshaped", "transposed", "view"]

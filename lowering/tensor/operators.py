@@ -10,12 +10,12 @@ from xdsl.dialects.builtin import TensorType
 from xdsl.ir import SSAValue
 
 from ...dialects import onnx
-from ...dialects.dims import Dim, as_dim, dims_of
+from ...dialects.dims import Dim, dims_of
 from ...dialects.dims.expression import ONE
 from ...semantics.known import constant_value, known_dims
-from .element_kinds import Element, element_of
-from .graph import Combine, Dims, Literal, Node, Pointwise, Reduce, Scalar, pointwise, rounded, widened
-from .graph import with_unit_axes
+from .element_kinds import I64, Element, element_of
+from .graph import Combine, Dims, Literal, Node, Pointwise, Reduce, Scalar, Sizes, pointwise, with_unit_axes
+from .scalars import Scalars
 
 Rule: TypeAlias = "Callable[[Operands], Sequence[Node | None]]"
 """Gives the nodes of an op's results by formal position; None, or too few, for results that it does not have."""
@@ -111,9 +111,6 @@ def scalar_literal(value: float, element: Element) -> Literal:
 
 def size_value(size: Dim, element: Element) -> Node:
     """A size as a scalar of that element (a float: exact up to its digits)."""
-    from .element_kinds import I64
-    from .graph import Sizes
-
     if size.is_const:
         return scalar_literal(size.value, element)
     whole = Sizes((), I64, (size,))
@@ -129,12 +126,19 @@ def _from_i64(element: Element) -> Scalar:
 # Formulas on whole tensors, in one compute element
 
 
-def binary(name: str, a: Node, b: Node, dims: Dims | None = None) -> Node:
-    """add, sub, mul, max, min or divf of two nodes of one compute element, with broadcasting (to `dims`, or a's)."""
+Method: TypeAlias = "Callable[[Scalars, SSAValue, SSAValue, Element], SSAValue]"
+"""An operation on two values, as `Scalars` has them."""
+
+
+def binary(method: Method, a: Node, b: Node) -> Node:
+    """`Scalars.add`, `mul`, ... of two nodes of one compute element; the second is broadcast to the first."""
     t = a.element
-    if name == "divf":
-        return pointwise(lambda s, x, y: s.divf(x, y), (a, b), dims or a.dims, t, 4)
-    return pointwise(lambda s, x, y: getattr(s, name)(x, y, t), (a, b), dims or a.dims, t)
+    return pointwise(lambda s, x, y: method(s, x, y, t), (a, b), a.dims, t)
+
+
+def quotient(a: Node, b: Node) -> Node:
+    """a / b of floats of one compute element, with b broadcast to a."""
+    return pointwise(lambda s, x, y: s.divf(x, y), (a, b), a.dims, a.element, 4)
 
 
 def reduced(combine: Combine, x: Node, axes: Sequence[int]) -> Node:
@@ -160,23 +164,5 @@ def count_of(x: Node, axes: Sequence[int]) -> Dim:
 def mean_of(x: Node, axes: Sequence[int]) -> Node:
     """The mean over axes, kept with size 1, in x's compute element."""
     total = reduced(Combine.ADD, x, axes)
-    mean = binary("divf", total, size_value(count_of(x, axes), x.element))
+    mean = quotient(total, size_value(count_of(x, axes), x.element))
     return with_unit_axes(mean, sorted(axes))
-
-
-__all__ = [
-    "NotLowered",
-    "Operands",
-    "Rule",
-    "as_dim",
-    "axis_of",
-    "binary",
-    "count_of",
-    "mean_of",
-    "reduced",
-    "reduced_keeping",
-    "rounded",
-    "scalar_literal",
-    "size_value",
-    "widened",
-]

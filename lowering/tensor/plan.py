@@ -30,7 +30,8 @@ class Group:
 
     def depends_on(self, other: Group) -> bool:
         """Whether it needs the other group, directly or not."""
-        stack, seen = [self], {self}
+        stack: list[Group] = [self]
+        seen: set[Group] = {self}
         while stack:
             for need in stack.pop().needs:
                 if need is other:
@@ -269,6 +270,3 @@ def _sorted(groups: list[Group]) -> list[Group]:
     for group in groups:
         visit(group)
     return list(done)
-
-
-__all__ = ["Group", "Plan", "is_reinterpreted", "space_of"]

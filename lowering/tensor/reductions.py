@@ -13,10 +13,12 @@ from xdsl.ir import SSAValue
 from ...dialects import onnx
 from ...dialects.dims import Dim, as_dim
 from ...dialects.dims.expression import ONE, ZERO
+from ...dialects.onnx import ELEMENT_TYPES
+from .arithmetic import safe_quotient
 from .body import Body
 from .casts import convert, converted
-from .element_kinds import BOOL, F32, I64, Element
-from .graph import Combine, Computed, Dims, Node, View, pointwise, widened, with_unit_axes
+from .element_kinds import F64, I64, Element, element_of
+from .graph import Combine, Computed, Node, Use, pointwise, widened, with_unit_axes
 from .movement import reshaped
 from .operators import (
     Operands,
@@ -25,6 +27,7 @@ from .operators import (
     binary,
     count_of,
     mean_of,
+    quotient,
     reduced,
     reduced_keeping,
     size_value,
@@ -102,10 +105,8 @@ def reduce_mean(o: Operands) -> list[Node]:
     x = widened(o[0])
     total, count = reduced(Combine.ADD, x, axes), size_value(count_of(x, axes), x.element)
     if x.element.is_float:
-        mean = binary("divf", total, count)
+        mean = quotient(total, count)
     else:
-        from .arithmetic import safe_quotient
-
         t = x.element
         mean = pointwise(lambda s, a, b: safe_quotient(s, a, b, t), (total, count), total.dims, t, 10)
     return [result_of(o, mean, axes, bool(o.attr("keepdims")))]
@@ -113,8 +114,6 @@ def reduce_mean(o: Operands) -> list[Node]:
 
 def _as_float(x: Node) -> Node:
     """Where a root or a logarithm is taken of an integer: in f64, as numpy does."""
-    from .element_kinds import F64
-
     return x if x.element.is_float else converted(x, F64)
 
 
@@ -125,8 +124,8 @@ def reduce_log_sum_exp(o: Operands) -> list[Node]:
     if not axes:
         return [converted(log(exp(x)), o.element())]
     greatest = finite_or_zero(reduced(Combine.MAX, x, axes))
-    total = reduced(Combine.ADD, exp(binary("sub", x, with_unit_axes(greatest, axes))), axes)
-    return [result_of(o, binary("add", log(total), greatest), axes, bool(o.attr("keepdims")))]
+    total = reduced(Combine.ADD, exp(binary(Scalars.sub, x, with_unit_axes(greatest, axes))), axes)
+    return [result_of(o, binary(Scalars.add, log(total), greatest), axes, bool(o.attr("keepdims")))]
 
 
 def finite_or_zero(x: Node) -> Node:
@@ -170,8 +169,6 @@ def extremum_index(x: Node, axis: int, combine: Combine, last: bool = False) -> 
         at = s.convert("index_cast", body.index(index[axis]), I64)
         return s.select(found, at, s.constant(none, I64))
 
-    from .graph import Use
-
     candidates = Computed(x.dims, I64, ((x, Use.ALIGNED), (best, Use.MANY)), formula, cost=3)
     return reduced(Combine.MAX if last else Combine.MIN, candidates, [axis])
 
@@ -185,8 +182,8 @@ def softmax(o: Operands) -> list[Node]:
     if not x.dims:
         return [converted(mapped(lambda s, v, t: s.constant(1.0, t), x), o.element())]
     axes = [axis_of(o.attr("axis"), len(x.dims))]
-    e = exp(binary("sub", x, reduced_keeping(Combine.MAX, x, axes)))
-    return [converted(binary("divf", e, reduced_keeping(Combine.ADD, e, axes)), o.element())]
+    e = exp(binary(Scalars.sub, x, reduced_keeping(Combine.MAX, x, axes)))
+    return [converted(quotient(e, reduced_keeping(Combine.ADD, e, axes)), o.element())]
 
 
 def log_softmax(o: Operands) -> list[Node]:
@@ -195,9 +192,9 @@ def log_softmax(o: Operands) -> list[Node]:
     if not x.dims:
         return [converted(mapped(lambda s, v, t: s.constant(0.0, t), x), o.element())]
     axes = [axis_of(o.attr("axis"), len(x.dims))]
-    shifted = binary("sub", x, reduced_keeping(Combine.MAX, x, axes))
+    shifted = binary(Scalars.sub, x, reduced_keeping(Combine.MAX, x, axes))
     total = reduced(Combine.ADD, exp(shifted), axes)
-    return [converted(binary("sub", shifted, with_unit_axes(log(total), axes)), o.element())]
+    return [converted(binary(Scalars.sub, shifted, with_unit_axes(log(total), axes)), o.element())]
 
 
 def hardmax(o: Operands) -> list[Node]:
@@ -212,8 +209,6 @@ def hardmax(o: Operands) -> list[Node]:
         at = s.convert("index_cast", body.index(index[axis]), I64)
         here = s.compare("eq", at, body.read(best, (*index[:axis], *index[axis + 1 :])), I64)
         return s.select(here, s.constant(1.0, t), s.constant(0.0, t))
-
-    from .graph import Use
 
     return [converted(Computed(x.dims, t, ((best, Use.MANY),), formula, cost=3), o.element())]
 
@@ -234,7 +229,7 @@ def inverse_deviation(variance: Node, epsilon: float) -> Node:
 def centered(x: Node, axes: Sequence[int]) -> tuple[Node, Node, Node]:
     """(x - mean, mean, variance) over axes, the latter two with size 1 there; in two passes."""
     mean = mean_of(x, axes)
-    difference = binary("sub", x, mean)
+    difference = binary(Scalars.sub, x, mean)
     return difference, mean, mean_of(square(difference), axes)
 
 
@@ -244,7 +239,7 @@ def layer_normalization(o: Operands) -> list[Node]:
     axes = list(range(axis_of(o.attr("axis"), len(x.dims)), len(x.dims)))
     difference, mean, variance = centered(x, axes)
     inverse = inverse_deviation(variance, o.attr("epsilon"))
-    normal = converted(binary("mul", difference, inverse), o.element())
+    normal = converted(binary(Scalars.mul, difference, inverse), o.element())
     y = scaled(normal, scale, bias, o.element())
     results: list[Node] = [y]
     for k, value in ((1, mean), (2, inverse)):
@@ -255,9 +250,6 @@ def layer_normalization(o: Operands) -> list[Node]:
 
 def _stashed(o: Operands) -> Node:
     """The operand in the type of the first stage: `stash_type`, f32 unless the model asks for another."""
-    from ...dialects.onnx import ELEMENT_TYPES
-    from .element_kinds import element_of
-
     stash = element_of(ELEMENT_TYPES[o.attr("stash_type")])
     return widened(converted(o[0], stash))
 
@@ -278,7 +270,7 @@ def rms_normalization(o: Operands) -> list[Node]:
     x = _stashed(o)
     axes = list(range(axis_of(o.attr("axis"), len(x.dims)), len(x.dims)))
     inverse = inverse_deviation(mean_of(square(x), axes), o.attr("epsilon"))
-    normal = converted(binary("mul", x, inverse), o.element())
+    normal = converted(binary(Scalars.mul, x, inverse), o.element())
     return [scaled(normal, o[1], None, o.element())]
 
 
@@ -294,7 +286,7 @@ def instance_normalization(o: Operands) -> list[Node]:
     rank = len(x.dims)
     axes = list(range(2, rank))
     difference, _, variance = centered(x, axes)
-    normal = binary("mul", difference, inverse_deviation(variance, o.attr("epsilon")))
+    normal = binary(Scalars.mul, difference, inverse_deviation(variance, o.attr("epsilon")))
     return [affine(normal, per_channel(o[1], rank), per_channel(o[2], rank), o.element())]
 
 
@@ -318,7 +310,7 @@ def group_normalization(o: Operands) -> list[Node]:
     apart = reshaped(x, (n, groups, c // groups, *spatial))
     axes = list(range(2, len(apart.dims)))
     difference, _, variance = centered(apart, axes)
-    normal = binary("mul", difference, inverse_deviation(variance, o.attr("epsilon")))
+    normal = binary(Scalars.mul, difference, inverse_deviation(variance, o.attr("epsilon")))
     together = converted(reshaped(normal, x.dims), o.element())
     rank = len(x.dims)
     return [scaled(together, per_channel(o[1], rank), per_channel(o[2], rank), o.element())]
@@ -333,8 +325,8 @@ def batch_normalization(o: Operands) -> list[Node]:
     rank = len(x.dims)
     scale, bias, mean, variance = (per_channel(converted(o[k], t), rank) for k in range(1, 5))
     inverse = inverse_deviation(variance, o.attr("epsilon"))
-    factor = binary("mul", scale, inverse)
-    return [affine(binary("sub", x, mean), factor, bias, o.element())]
+    factor = binary(Scalars.mul, scale, inverse)
+    return [affine(binary(Scalars.sub, x, mean), factor, bias, o.element())]
 
 
 def mean_variance_normalization(o: Operands) -> list[Node]:
@@ -343,7 +335,7 @@ def mean_variance_normalization(o: Operands) -> list[Node]:
     axes = sorted(axis_of(a, len(x.dims)) for a in o.attr("axes"))
     difference, _, variance = centered(x, axes)
     deviation = mapped(lambda s, v, t: s.add(s.unary(math.SqrtOp, v), s.constant(1e-9, t), t), variance, 5)
-    return [converted(binary("divf", difference, deviation), o.element())]
+    return [converted(quotient(difference, deviation), o.element())]
 
 
 def lp_normalization(o: Operands) -> list[Node]:
@@ -356,11 +348,11 @@ def lp_normalization(o: Operands) -> list[Node]:
         norm = square_root(reduced(Combine.ADD, square(x), axes))
     t = x.element
 
-    def quotient(s: Scalars, v: SSAValue, by: SSAValue) -> SSAValue:
+    def unless_zero(s: Scalars, v: SSAValue, by: SSAValue) -> SSAValue:
         zero = s.constant(0.0, t)
         return s.select(s.compare("eq", by, zero, t), zero, s.divf(v, by))
 
-    return [pointwise(quotient, (x, with_unit_axes(norm, axes)), x.dims, o.element(), 6)]
+    return [pointwise(unless_zero, (x, with_unit_axes(norm, axes)), x.dims, o.element(), 6)]
 
 
 def global_pool(kind: str) -> Rule:
@@ -426,5 +418,3 @@ REDUCTIONS: dict[type[onnx.OnnxOp], Rule] = {
     onnx.ReduceSumSquareOp: reduction(Combine.ADD, square, None),
     onnx.SoftmaxOp: softmax,
 }
-
-__all__ = ["BOOL", "F32", "REDUCTIONS", "Dims", "View", "lp_norm", "mapped"]

@@ -1,6 +1,7 @@
 """Resize: tables of places and weights for each axis, and reads at these places.
 
-Coordinates are computed in f32, as the standard's tests have them: 1.5 / 0.6 is then 2.5, which decides what is nearest.
+Coordinates are computed in f32, as the standard's tests have them: 1.5 / 0.6 is then 2.5, which decides what is
+nearest.
 """
 
 from __future__ import annotations
@@ -64,9 +65,7 @@ def resized_axes(o: Operands, x: Node) -> list[Axis]:
     dims = o.dims()
     scales = o.constant(2)
     if scales is not None and scales.size:
-        return [
-            _axis(x, dims, n, float(np.float32(f)), region) for n, f, region in zip(numbers, scales, regions)
-        ]
+        return [_axis(x, dims, n, float(np.float32(f)), region) for n, f, region in zip(numbers, scales, regions)]
     policy = o.attr("keep_aspect_ratio_policy")
     if o.get(3) is None:
         raise o.refuse("scales that are known at run time only")
@@ -319,9 +318,7 @@ def _with_neighbours(o: Operands, x: Node, axis: Axis, reach: int) -> Node:
             weight = _tap_weight(s, s.sub(s.convert("sitofp", neighbour, t), v, t), reach, a, t)
             if not exclude:
                 return weight
-            inside = s.both(
-                s.compare("ge", neighbour, s.constant(0, I64), I64), s.compare("le", neighbour, high, I64)
-            )
+            inside = s.both(s.compare("ge", neighbour, s.constant(0, I64), I64), s.compare("le", neighbour, high, I64))
             return s.select(inside, weight, s.constant(0.0, t))
 
         return pointwise(function, (place, base, last), place.dims, t, 8)

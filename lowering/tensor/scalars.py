@@ -8,13 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cache
+from typing import TYPE_CHECKING, cast
 
 from xdsl.dialects import arith, math
 from xdsl.dialects.builtin import FloatAttr, IndexType, IntegerAttr, IntegerType, StringAttr, i1, i64
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 
 from ...dialects import kernel, vectorx
-from .element_kinds import BOOL, F32, F64, I32, I64, Element
+from .element_kinds import BOOL, F32, I32, I64, Element
+
+if TYPE_CHECKING:
+    from xdsl.dialects.builtin import Float32Type
 
 INDEX = IndexType()
 
@@ -54,7 +58,7 @@ def constant_attribute(value: float, type_: Attribute) -> Attribute:
         return IntegerAttr(int(value), type_, truncate_bits=True)
     if isinstance(type_, IndexType):
         return IntegerAttr(int(value), type_)
-    return FloatAttr(float(value), type_)  # pyright: ignore[reportArgumentType]
+    return FloatAttr(float(value), cast("Float32Type", type_))
 
 
 class Scalars:
@@ -213,6 +217,3 @@ class Scalars:
     def narrow(self, a: SSAValue, t: Element) -> SSAValue:
         """Rounded from the compute type to `t`."""
         return self.convert("truncf", a, t) if t.compute is not t else a
-
-
-__all__ = ["F32", "F64", "INDEX", "Scalars", "constant_attribute"]

@@ -16,11 +16,12 @@ from xdsl.dialects.builtin import ArrayAttr, DenseArrayBase, IntegerAttr, Tensor
 from xdsl.ir import Attribute, SSAValue
 
 from ...dialects import onnx
-from ...dialects.dims import Dim, as_dim
-from ...dialects.dims.expression import ONE
+from ...dialects.dims import Dim, ShapeAttr, as_dim
+from ...dialects.dims.expression import ONE, ZERO, dim_max
 from .casts import convert
-from .element_kinds import I32, Element, element_of
-from .graph import Dims, Leaf, Node, Template, TemplateResult, View, pointwise
+from .element_kinds import F64, Element, element_of
+from .graph import Dims, Node, Template, TemplateResult, View, pointwise
+from .index_space import IndexSpace
 from .movement import reshaped
 from .operators import Operands, Rule
 from .scalars import Scalars
@@ -53,8 +54,6 @@ def _is_swap(node: Node) -> Node | None:
     """The source of a transpose of the last two axes."""
     if not isinstance(node, View) or len(node.dims) < 2 or len(node.source.dims) != len(node.dims):
         return None
-    from .index_space import IndexSpace
-
     names = [Dim.symbol(f"i{k}") for k in range(len(node.dims))]
     space = IndexSpace({f"i{k}": d for k, d in enumerate(node.dims)})
     swapped = (*names[:-2], names[-1], names[-2])
@@ -108,8 +107,6 @@ def _times(s: Scalars, v: SSAValue, factor: float, t: Element) -> SSAValue:
         return v
     if t.is_float:
         return s.mul(v, s.constant(factor, t), t)
-    from .element_kinds import F64
-
     wide = s.mul(convert(s, v, t, F64), s.constant(factor, F64), F64)
     return convert(s, wide, F64, t)
 
@@ -131,8 +128,6 @@ def resolved_pads(
         return [as_dim(p) for p in (pads or [0] * (2 * rank))]
     if auto_pad == "VALID":
         return [as_dim(0)] * (2 * rank)
-    from ...dialects.dims.expression import ZERO, dim_max
-
     begins: list[Dim] = []
     ends: list[Dim] = []
     for size, k, stride, dilation in zip(dims[2:], kernel, strides, dilations):
@@ -147,8 +142,6 @@ def resolved_pads(
 
 def window_config(o: Operands, x: Node, kernel: Sequence[Dim]) -> dict[str, Attribute]:
     """pads (expressions as a shape attribute where they are symbolic), strides, dilations of a convolution."""
-    from ...dialects.dims import ShapeAttr
-
     rank = len(kernel)
     strides = o.attr("strides") or [1] * rank
     dilations = o.attr("dilations") or [1] * rank
@@ -196,8 +189,6 @@ def conv_transpose(o: Operands) -> list[Node]:
 def _transposed_pads(
     o: Operands, x: Node, w: Node, strides: Sequence[int], dilations: Sequence[int], extra: Sequence[int]
 ) -> Attribute:
-    from ...dialects.dims import ShapeAttr
-
     rank = len(strides)
     auto_pad, wanted = o.attr("auto_pad"), o.attr("output_shape")
     if not wanted and auto_pad in ("", "NOTSET", "VALID"):
@@ -206,11 +197,11 @@ def _transposed_pads(
     ends: list[Dim] = []
     for k in range(rank):
         full = (x.dims[2 + k] - 1) * strides[k] + extra[k] + (w.dims[2 + k] - 1) * dilations[k] + 1
-        total = full - o.dims()[2 + k]
+        total = dim_max(full - o.dims()[2 + k], ZERO)
         half = total // 2
-        upper = auto_pad != "SAME_UPPER"
-        begins.append(total - half if not upper else half)
-        ends.append(half if not upper else total - half)
+        upper = auto_pad == "SAME_UPPER"
+        begins.append(half if upper else total - half)
+        ends.append(total - half if upper else half)
     pads = begins + ends
     return integers([p.value for p in pads]) if all(p.is_const for p in pads) else ShapeAttr(tuple(pads))
 
@@ -264,5 +255,3 @@ TEMPLATES: dict[type[onnx.OnnxOp], Rule] = {
         template,
     ),
 }  # fmt: skip
-
-__all__ = ["I32", "TEMPLATES", "Leaf", "accumulated", "channel_bias", "resolved_pads", "with_bias"]

@@ -15,7 +15,7 @@ from .casts import converted
 from .element_kinds import I64
 from .graph import Combine, Computed, Dims, Node, Use, pointwise, widened
 from .index_space import Index
-from .operators import Operands, Rule, binary, reduced
+from .operators import Operands, Rule, quotient, reduced
 from .reductions import absolute, mapped, square, square_root
 from .scalars import Scalars
 from .templates import resolved_pads
@@ -152,7 +152,7 @@ def average_pool(o: Operands) -> list[Node]:
         return s.convert("sitofp", s.convert("index_cast", body.index(number), I64), t)
 
     counts = Computed(dims, t, (), count, cost=5)
-    return [converted(binary("divf", total, counts), o.element())]
+    return [converted(quotient(total, counts), o.element())]
 
 
 def counted(body: Body, windows: Windows, axis: int, window: Dim, with_pads: bool) -> Dim:
@@ -205,11 +205,11 @@ def local_response_normalization(o: Operands) -> list[Node]:
     total = reduced(Combine.ADD, around, [len(x.dims)])
     scale, bias, beta = (o.attr("alpha") / size, o.attr("bias"), o.attr("beta"))
 
-    def quotient(s: Scalars, v: SSAValue, squared: SSAValue) -> SSAValue:
+    def normalized(s: Scalars, v: SSAValue, squared: SSAValue) -> SSAValue:
         base = s.add(s.constant(bias, t), s.mul(squared, s.constant(scale, t), t), t)
         return s.divf(v, s.float_binary(math.PowFOp, base, s.constant(beta, t)))
 
-    return [pointwise(quotient, (x, total), x.dims, o.element(), 25)]
+    return [pointwise(normalized, (x, total), x.dims, o.element(), 25)]
 
 
 WINDOWS: dict[type[onnx.OnnxOp], Rule] = {
