@@ -292,10 +292,10 @@ class ConvBuilder:
             if plan.steps_ahead:
                 e.prefetch(self.weights, weight + plan.steps_ahead * tile.rows)
             vectors = [
-                e.load_vector(view.buffer, place, tile.lanes, masks[v] if masks else None)
+                self.products.load_vector(e, view.buffer, place, tile.lanes, masks[v] if masks else None)
                 for v, place in enumerate(places)
             ]
-            return vectors, lambda r: e.load(self.weights, weight + r)
+            return vectors, lambda r: self.products.load(e, self.weights, weight + r)
 
         return tile.accumulate(e, self.products, self.steps_nest, factors)
 
@@ -310,8 +310,8 @@ class ConvBuilder:
             for v in range(tile.vectors):
                 if plan.steps_ahead:
                     e.prefetch(self.weights, weight + (plan.steps_ahead * tile.columns + v * tile.lanes))
-                vectors.append(e.load_vector(self.weights, weight + v * tile.lanes, tile.lanes))
-            return vectors, lambda r: e.load(view.buffer, at + r)
+                vectors.append(self.products.load_vector(e, self.weights, weight + v * tile.lanes, tile.lanes))
+            return vectors, lambda r: self.products.load(e, view.buffer, at + r)
 
         return tile.accumulate(e, self.products, self.steps_nest, factors)
 

@@ -110,7 +110,7 @@ class DepthwiseBuilder:
 
     def weight(self, w: SSAValue, channel: Ix, tap: int) -> SSAValue:
         e = self.e
-        return e.splat(self.products.widen(e, e.load(w, channel * self.tile.taps + tap)), self.lanes)
+        return e.splat(self.products.load(e, w, channel * self.tile.taps + tap), self.lanes)
 
     def totals(
         self,

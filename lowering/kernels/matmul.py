@@ -389,7 +389,7 @@ class MatmulBuilder:
             self.store(tile, row, group, at)
 
     def accumulate(self, tile: RegisterTile, row: Ix, group: Ix) -> list[SSAValue]:
-        e, problem = self.e, self.problem
+        e, problem, products = self.e, self.problem, self.products
         rows_at = (row - self.row_start) * self.steps
 
         buffer, starts, pitch, masks = self.column_vectors(group)
@@ -402,9 +402,10 @@ class MatmulBuilder:
 
             def scalar(r: int) -> SSAValue:
                 if not self.rows_in_place:
-                    return e.load(self.packed_rows, k * tile.rows + rows_at + r)
+                    return products.load(e, self.packed_rows, k * tile.rows + rows_at + r)
                 factor = problem.row_factor
-                return e.load(factor.buffer, k * factor.depth_stride + factor.at(self.batch, row + r, self.depth_start))
+                at = k * factor.depth_stride + factor.at(self.batch, row + r, self.depth_start)
+                return products.load(e, factor.buffer, at)
 
             vectors: list[SSAValue] = []
             for v in range(tile.vectors):
@@ -413,10 +414,10 @@ class MatmulBuilder:
                     e.prefetch(buffer, at + pitch * AHEAD)
                 elif ahead and problem.column_factor.panel is not None:
                     e.prefetch(buffer, at + ahead * self.plan.panel)
-                vectors.append(e.load_vector(buffer, at, tile.lanes, masks[v] if masks else None))
+                vectors.append(products.load_vector(e, buffer, at, tile.lanes, masks[v] if masks else None))
             return vectors, scalar
 
-        return tile.accumulate(e, self.products, [self.steps], factors)
+        return tile.accumulate(e, products, [self.steps], factors)
 
     def column_vectors(self, group: Ix) -> tuple[SSAValue, list[Ix], Ix, list[SSAValue]]:
         """Where the vectors of a group are: buffer, start of each panel, elements between steps, masks if any."""

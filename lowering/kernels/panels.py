@@ -112,7 +112,7 @@ def _pack_groups(
         inside = e.mask(depth - k, lanes)
         squares: list[list[SSAValue]] = []
         for group in starts:
-            square = [products.widen(e, e.load_vector(source, k + start, lanes, inside)) for start in group]
+            square = [products.load_vector(e, source, k + start, lanes, inside) for start in group]
             squares.append(transpose(e, square + [zero] * (lanes - len(square))))
         place = k * pitch + at
         for step in range(lanes):
@@ -143,5 +143,5 @@ def pack_along(
         k = step.index
         for v, mask in enumerate(masks):
             e.prefetch(source, (k + AHEAD) * source_pitch + source_at + v * lanes)
-            vector = products.widen(e, e.load_vector(source, k * source_pitch + source_at + v * lanes, lanes, mask))
+            vector = products.load_vector(e, source, k * source_pitch + source_at + v * lanes, lanes, mask)
             e.store_vector(vector, panel, k * pitch + at + v * lanes)

@@ -86,7 +86,7 @@ class PhaseImage:
         self._zeros(row, at, before)
         with e.loop(0, count, lanes) as loop:
             mask = e.mask(count - loop.index, lanes)
-            values = self.products.widen(e, e.load_vector(source, loop.index + origin, lanes, mask))
+            values = self.products.load_vector(e, source, loop.index + origin, lanes, mask)
             e.store_vector(values, row, loop.index + at + before, mask)
         self._zeros(row, at + before + count, length - before - count)
 

@@ -41,6 +41,16 @@ class Products:
         """A value as in memory, or widened already, as a factor."""
         return e.convert("extf", value, self.sums)
 
+    def load(self, e: Emitter, buffer: SSAValue, at: IndexLike) -> SSAValue:
+        """A factor from memory."""
+        return self.widen(e, e.load(buffer, at))
+
+    def load_vector(
+        self, e: Emitter, buffer: SSAValue, at: IndexLike, lanes: int, mask: SSAValue | None = None
+    ) -> SSAValue:
+        """Neighbouring factors; 0 outside of the mask."""
+        return self.widen(e, e.load_vector(buffer, at, lanes, mask))
+
     def narrow(self, e: Emitter, value: SSAValue, element: Attribute) -> SSAValue:
         """A sum as an element of that type."""
         assert element in (self.element, self.sums), f"a sum of {self.sums} does not become {element}"
@@ -76,17 +86,16 @@ class RegisterTile:
     ) -> list[SSAValue]:
         """The accumulators, row by row, after the loops over `extents`, outermost first, in order.
 
-        `factors` loads a step's factors; each sum starts at 0 and is one chain.
+        `factors` loads a step's factors, widened; each sum starts at 0 and is one chain.
         """
         zero = e.constant(0, products.sums, self.lanes)
 
         def step(indices: list[Ix], sums: tuple[SSAValue, ...]) -> list[SSAValue]:
             vectors, scalar = factors(indices)
-            columns = [products.widen(e, v) for v in vectors]
             updated: list[SSAValue] = []
             for row in range(self.rows):
-                factor = e.splat(products.widen(e, scalar(row)), self.lanes)
-                for v, column in enumerate(columns):
+                factor = e.splat(scalar(row), self.lanes)
+                for v, column in enumerate(vectors):
                     updated.append(e.fma(factor, column, sums[row * self.vectors + v]))
             return updated
 

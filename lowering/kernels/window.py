@@ -92,7 +92,7 @@ class Windows:
         last = self.axes[-1]
         row = last.extent
         if last.stride == 1 and last.after.is_const and last.after.value >= 0:
-            row = last.size + dim_max(last.before, last.after)
+            row = dim_max(last.size + dim_max(last.before, last.after), last.out)
         return (*(a.extent for a in self.axes[:-1]), row)
 
     @property

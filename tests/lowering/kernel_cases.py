@@ -104,20 +104,21 @@ def loops_kernel(
     dims: int = 0,
     target: Target | None = None,
     epilogue: Region | None = None,
-    stored: Sequence[Tensor] | None = None,
+    extra: Mapping[SSAValue, Tensor] | None = None,
 ) -> FuncOp:
-    """The loops-level function of one template op: d0.., inputs, outputs."""
+    """The loops-level function of one template op: d0.., inputs, `extra` tensors that the epilogue reads, outputs."""
     target = target or host_target()
-    stored = stored or outputs
-    types = [IndexType()] * dims + [flat(t.type.element_type) for t in (*inputs, *stored)]
+    extra = extra or {}
+    specs = [*inputs, *extra.values(), *outputs]
+    types = [IndexType()] * dims + [flat(t.type.element_type) for t in specs]
     block = Block(arg_types=types)
     sources = Block(arg_types=[t.type for t in inputs])
-    empties = [tensor.EmptyOp([], t.type) for t in stored]
+    empties = [tensor.EmptyOp([], t.type) for t in outputs]
     op = kernel.TemplateOp(template, dict(config), list(sources.args), [x.tensor for x in empties], epilogue)
     builder = LoopBuilder(block, target)
     storage: dict[SSAValue, Storage] = {}
     shapes: dict[SSAValue, tuple[Dim, ...]] = {}
-    for value, spec, argument in zip((*sources.args, *op.results_), (*inputs, *stored), block.args[dims:]):
+    for value, spec, argument in zip((*sources.args, *extra, *op.results_), specs, block.args[dims:], strict=True):
         shapes[value] = spec.shape
         storage[value] = Buffer(argument, row_major(builder, [builder.dim(d) for d in spec.shape]))
     space = ScratchSpace()
