@@ -123,14 +123,6 @@ class _Resolved(NamedTuple):
 
 
 @dataclass
-class GraphRecord:
-    """Which proto a block was read from, for the exporter."""
-
-    proto: GraphProto | FunctionProto
-    block: Block
-
-
-@dataclass
 class Reader:
     """Reads one model. Afterwards `module` and `weights` are the result, and the rest tells what came from where."""
 
@@ -140,12 +132,14 @@ class Reader:
     weights: WeightStore = field(default_factory=WeightStore)
     nodes: dict[int, NodeProto] = field(default_factory=dict[int, NodeProto])
     ops: dict[int, Operation] = field(default_factory=dict[int, Operation])
-    graphs: dict[Block, GraphRecord] = field(default_factory=dict[Block, GraphRecord])
+    graphs: dict[Block, GraphProto] = field(default_factory=dict[Block, GraphProto])
+    functions: dict[str, FunctionProto] = field(default_factory=dict[str, FunctionProto])
+    unsorted: set[Block] = field(default_factory=set[Block])
 
     def __post_init__(self) -> None:
         self.skeleton = Skeleton(self.file.buffer)
         self.proto = parse(self.skeleton.data)
-        self.weights.source = self.file
+        self.weights.source, self.weights.folder = self.file, self.folder
         self._tensors = Tensors(self.skeleton, self.file, self.weights, self.folder)
         self._infos: dict[int, NodeInfo] = {}
         self._next_id = 0
@@ -169,7 +163,7 @@ class Reader:
         body: list[Operation] = [self._main(proto.graph, opsets)]
         body += [self._function(f) for f in proto.functions]
         table = tuple(self._infos[i] for i in range(len(self._infos)))
-        return ModuleOp(body, attributes={**_header(proto), "onnx.nodes": NodeTableAttr(table)})
+        return ModuleOp(body, attributes={**header_of(proto), "onnx.nodes": NodeTableAttr(table)})
 
     def _opsets(self, imports: Iterable[Any], ir_version: int) -> dict[str, int]:
         versions = {names.normal_domain(entry.domain): entry.version for entry in imports}
@@ -215,7 +209,7 @@ class Reader:
         block.add_op(ReturnOp(*outputs))
         types = ([UNKNOWN] * len(proto.input), [v.type for v in outputs])
         func = FuncOp(self._functions[_identity(proto)], types, Region(block), StringAttr("private"))
-        self.graphs[block] = GraphRecord(proto, block)
+        self.functions[self._functions[_identity(proto)]] = proto
         func.attributes[names.FUNCTION] = DictionaryAttr(
             {
                 "domain": string_attr(proto.domain),
@@ -254,7 +248,7 @@ class Reader:
                 op = onnx.InitializerOp.make(sparse.values.name, value, sparse_type.dense, False)
                 self._define_initializer(op, sparse.values.name, block, scope)
         self._nodes(graph.node, block, scope, opsets)
-        self.graphs[block] = GraphRecord(graph, block)
+        self.graphs[block] = graph
         return [self._output(scope, info.name) for info in graph.output]
 
     def _define_initializer(self, op: onnx.InitializerOp, name: str, block: Block, scope: Scope) -> None:
@@ -273,6 +267,7 @@ class Reader:
             for proto in protos:
                 self._node(proto, block, scope, opsets)
             return
+        self.unsorted.add(block)
         first = self._next_id  # ids follow the file, whatever the order of execution
         starts = [first]
         for proto in protos:
@@ -713,7 +708,8 @@ def _symbol(proto: FunctionProto, index: int) -> str:
     return f"f{index}.{text}"
 
 
-def _header(proto: ModelProto) -> dict[str, Attribute]:
+def header_of(proto: ModelProto) -> dict[str, Attribute]:
+    """The module attributes for what a model says of itself."""
     header: dict[str, Attribute] = {
         names.IR_VERSION: int_attr(proto.ir_version),
         names.OPSETS: names.opsets_attr([(o.domain, o.version) for o in proto.opset_import]),

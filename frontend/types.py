@@ -9,10 +9,11 @@ from onnx import TensorProto, TensorShapeProto, TypeProto, ValueInfoProto
 from xdsl.dialects.builtin import DYNAMIC_INDEX, TensorType, UnrankedTensorType
 from xdsl.ir import Attribute
 
-from ..dialects.dims import Dim, as_dim, parse_dim, tensor_type
+from ..dialects.dims import Dim, ShapeAttr, as_dim, parse_dim, tensor_type
 from ..dialects.dims.expression import DimError
 from ..dialects.onnx.declared import Declared, Size
 from ..dialects.onnx.types import (
+    ELEMENT_CODES,
     ELEMENT_NAMES,
     ELEMENT_TYPES,
     UNKNOWN,
@@ -155,3 +156,44 @@ def declared(proto: TypeProto) -> Declared | None:
             return inner and Declared(f"optional({inner.type})", None)
         case _:
             return None
+
+
+def type_proto_of(type_: Attribute) -> TypeProto:
+    """The TypeProto of a type of the IR, symbolic dims as text; an empty one where it is not known."""
+    proto = TypeProto()
+    match type_:
+        case TensorType() | UnrankedTensorType():
+            _fill_tensor(proto.tensor_type, type_)
+        case SparseType():
+            _fill_tensor(proto.sparse_tensor_type, type_.dense)
+        case SequenceType():
+            proto.sequence_type.elem_type.CopyFrom(type_proto_of(type_.element))
+        case OptionalType():
+            proto.optional_type.elem_type.CopyFrom(type_proto_of(type_.element))
+        case MapType():
+            proto.map_type.key_type = ELEMENT_CODES[type_.key]
+            proto.map_type.value_type.CopyFrom(type_proto_of(type_.element))
+        case _:
+            pass
+    return proto
+
+
+def _fill_tensor(proto: TypeProto.Tensor | TypeProto.SparseTensor, type_: Attribute) -> None:
+    assert isinstance(type_, TensorType | UnrankedTensorType)
+    element: Attribute = type_.element_type
+    proto.elem_type = ELEMENT_CODES[element]
+    if isinstance(type_, UnrankedTensorType):
+        return
+    proto.shape.SetInParent()
+    encoding = type_.encoding
+    dims = encoding.data if isinstance(encoding, ShapeAttr) else map(_known, type_.get_shape())
+    for dim in dims:
+        entry = proto.shape.dim.add()
+        if dim is not None and dim.is_const:
+            entry.dim_value = dim.value
+        elif dim is not None:
+            entry.dim_param = str(dim)
+
+
+def _known(size: int) -> Dim | None:
+    return None if size == DYNAMIC_INDEX else as_dim(size)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from onnx import defs
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import FuncOp
 
@@ -31,7 +30,7 @@ class Unsupported:
 
 
 def unsupported(module: ModuleOp) -> list[Unsupported]:
-    """The operators of `onnx.Custom` nodes, in order of their first node; those of functions only where instantiated."""
+    """The operators of `onnx.Custom` nodes, in order of their first node; a function's only where instantiated."""
     versions = opsets_of(module)
     found: dict[tuple[str, str], Unsupported] = {}
     for func in module.ops:
@@ -53,16 +52,7 @@ def _reason(domain: str, op_type: str, versions: dict[str, int]) -> str:
         version = versions.get(domain)
         if version is None:
             return f"the model imports no opset of {domain or 'ai.onnx'}"
-        first = _first_version(known.SCHEMA)
-        return f"it is new in opset {first}, and the model imports {version}"
+        return f"it is new in opset {known.SCHEMA.first}, and the model imports {version}"
     if domain in ("", "ai.onnx.ml"):
         return f"no opset of {domain or 'ai.onnx'} has it"
     return f"the domain {domain} is not known, and the model has no function for it"
-
-
-def _first_version(schema: onnx.Schema) -> int:
-    return min(
-        s.since_version
-        for s in defs.get_all_schemas_with_history()
-        if s.name == schema.op_type and s.domain == schema.domain
-    )

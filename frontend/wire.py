@@ -157,3 +157,8 @@ def _varint(value: int) -> bytes:
         value >>= 7
     out.append(value)
     return bytes(out)
+
+
+def field_bytes(number: int, payload: Buffer) -> bytes:
+    """A length-delimited field as it stands in a message."""
+    return b"".join((_varint(number << 3 | 2), _varint(len(payload)), payload))

@@ -1,0 +1,267 @@
+"""How operations that a rewrite made are written in a model of an older opset: the mirror of the upgrade rules.
+
+An operation needs a rule where the model's opset has another form of it.  Without one, or where a rule declines, export
+says so: it never writes a node that reads otherwise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from xdsl.dialects.builtin import TensorType
+from xdsl.ir import Attribute, SSAValue
+
+from ..dialects import dims, onnx
+from ..dialects.onnx.attributes import int_attr, ints_attr, string_attr
+from ..dialects.onnx.base import attr, describe
+from ..runtime.errors import UnsupportedError
+
+Array = np.ndarray[Any, Any]
+
+
+@dataclass
+class Downgrade:
+    """One op being written: names of what it reads and makes ("" for absent ones), and how to write nodes."""
+
+    op: onnx.OnnxOp
+    version: int
+    inputs: list[str]
+    outputs: list[str]
+    attributes: dict[str, Attribute]
+    write: Callable[[str, Sequence[str], Sequence[str], Mapping[str, Attribute]], None]
+    fresh: Callable[[], str]
+    constant: Callable[[Array], str]
+    value_of: Callable[[SSAValue], Array | None]
+
+    def known(self, index: int) -> Array | None:
+        """The constant value of an input; None where it is absent. Raises UnsupportedError where it is computed."""
+        operand = self.op.operand_at(index)
+        if operand is None:
+            return None
+        value = self.value_of(operand)
+        if value is None:
+            name = self.op.SCHEMA.inputs[index].name
+            raise self.declined(f"its input '{name}' is computed, and was an attribute then")
+        return value
+
+    def ints(self, index: int) -> list[int] | None:
+        """The constant integers of an input; None where it is absent."""
+        value = self.known(index)
+        return None if value is None else [int(v) for v in value.ravel()]
+
+    def node(self, op_type: str, inputs: Sequence[str], attributes: Mapping[str, Attribute]) -> None:
+        """Writes the node that makes the op's outputs."""
+        self.write(op_type, inputs, self.outputs, attributes)
+
+    def declined(self, reason: str) -> UnsupportedError:
+        """The error that says why the op cannot be written."""
+        return UnsupportedError(f"{describe(self.op)} cannot be written in opset {self.version}: {reason}")
+
+
+Rule = Callable[[Downgrade], None]
+
+
+def axes_as_attribute(d: Downgrade) -> None:
+    """Squeeze(x, axes)  ->  Squeeze(x) {axes}, and so for Unsqueeze and the reductions."""
+    axes = d.ints(1)
+    attributes = dict(d.attributes)
+    keeps = attributes.pop("noop_with_empty_axes", None) == int_attr(1)
+    if not axes and keeps:
+        return d.node("Identity", d.inputs[:1], {})
+    if axes:
+        attributes["axes"] = ints_attr(tuple(axes))
+    return d.node(d.op.SCHEMA.op_type, d.inputs[:1], attributes)
+
+
+def clip(d: Downgrade) -> None:
+    """Clip(x, min, max)  ->  Clip(x) {min, max}."""
+    attributes: dict[str, Attribute] = {}
+    for index, name in ((1, "min"), (2, "max")):
+        bound = d.known(index)
+        if bound is not None:
+            attributes[name] = onnx.float_attr(float(bound))
+    d.node("Clip", d.inputs[:1], attributes)
+
+
+def dropout(d: Downgrade) -> None:
+    """Dropout(x, ratio)  ->  Dropout(x) {ratio}, where it does not train."""
+    training, ratio = d.known(2), d.known(1)
+    if training is not None and bool(training):
+        raise d.declined("it trains")
+    attributes: dict[str, Attribute] = {} if ratio is None else {"ratio": onnx.float_attr(float(ratio))}
+    if d.version < 7:
+        attributes["is_test"] = int_attr(1)
+    d.node("Dropout", d.inputs[:1], attributes)
+
+
+def pad(d: Downgrade) -> None:
+    """Pad(x, pads, value)  ->  Pad(x) {pads, value}."""
+    if d.op.operand_at(3) is not None:
+        raise d.declined("its axes are given")
+    attributes = dict(d.attributes)
+    attributes["pads" if d.version >= 2 else "paddings"] = ints_attr(tuple(d.ints(1) or ()))
+    value = d.known(2)
+    if value is not None:
+        attributes["value"] = onnx.float_attr(float(value))
+    d.node("Pad", d.inputs[:1], attributes)
+
+
+def reshape(d: Downgrade) -> None:
+    """Reshape(x, shape)  ->  Reshape(x) {shape}."""
+    d.node("Reshape", d.inputs[:1], {"shape": ints_attr(tuple(d.ints(1) or ()))})
+
+
+def slice_(d: Downgrade) -> None:
+    """Slice(x, starts, ends, axes)  ->  Slice(x) {starts, ends, axes}."""
+    steps = d.ints(4)
+    if steps is not None and any(step != 1 for step in steps):
+        raise d.declined("its steps are not 1")
+    attributes: dict[str, Attribute] = {}
+    for index, name in ((1, "starts"), (2, "ends"), (3, "axes")):
+        values = d.ints(index)
+        if values is not None:
+            attributes[name] = ints_attr(tuple(values))
+    d.node("Slice", d.inputs[:1], attributes)
+
+
+def split(d: Downgrade) -> None:
+    """Split(x, sizes)  ->  Split(x) {split} before opset 13; Split {num_outputs}  ->  Split into equal parts."""
+    attributes = dict(d.attributes)
+    parts = attributes.pop("num_outputs", None)
+    if parts is not None and len({r.type for r in d.op.results}) > 1:
+        raise d.declined("its parts are not equal")
+    sizes = d.ints(1) if d.version < 13 else None
+    if sizes is not None:
+        attributes["split"] = ints_attr(tuple(sizes))
+    d.node("Split", d.inputs[: 1 if d.version < 13 else 2], attributes)
+
+
+def top_k(d: Downgrade) -> None:
+    """TopK(x, k)  ->  TopK(x) {k}."""
+    count = d.ints(1) or [0]
+    d.node("TopK", d.inputs[:1], {**d.attributes, "k": int_attr(count[0])})
+
+
+def last_axis(d: Downgrade) -> None:
+    """Softmax {axis}, of the last axis, reads the same in all opsets."""
+    axis, source = attr(d.op, "axis"), d.op.operands[0].type
+    rank = len(source.get_shape()) if isinstance(source, TensorType) else None
+    if axis != -1 and (rank is None or axis % rank != rank - 1):
+        raise d.declined("its axis is not known to be the last, and all axes from there on were meant")
+    if d.version < 11:
+        if rank is None:
+            raise d.declined("its rank is not known, and the axis could not count from the end")
+        axis = rank - 1
+    d.node(d.op.SCHEMA.op_type, d.inputs, {"axis": int_attr(axis)})
+
+
+def resize(d: Downgrade) -> None:
+    """Resize with the empty tensors that opset 11 wanted; before, only asymmetric and rounded down."""
+    x, roi, scales, sizes = (*d.inputs, *[""] * (4 - len(d.inputs)))
+    if d.version >= 11:
+        empty = d.constant(np.zeros(0, np.float32))
+        inputs = [x, roi or empty, scales or empty, *([sizes] if sizes else [])]
+        return d.node("Resize", inputs, d.attributes)
+    mode = attr(d.op, "mode")
+    simple = attr(d.op, "coordinate_transformation_mode") == "asymmetric" and mode in ("nearest", "linear")
+    if not simple or not scales or (mode == "nearest" and attr(d.op, "nearest_mode") != "floor"):
+        raise d.declined("there were only asymmetric coordinates, rounded down, and scales")
+    kept = {"mode": string_attr(mode)}
+    if d.version >= 9:
+        return d.node("Resize" if d.version >= 10 else "Upsample", [x, scales], kept)
+    factors = d.known(2)
+    assert factors is not None
+    return d.node("Upsample", [x], {**kept, "scales": onnx.floats_attr(factors.tolist())})
+
+
+def batch_normalization(d: Downgrade) -> None:
+    """BatchNormalization in test mode, which the attribute `is_test` said before opset 7."""
+    if attr(d.op, "training_mode") or len(d.outputs) > 1:
+        raise d.declined("it trains")
+    attributes = {key: value for key, value in d.attributes.items() if key != "training_mode"}
+    if d.version < 7:
+        attributes["is_test"] = int_attr(1)
+    d.node("BatchNormalization", d.inputs, attributes)
+
+
+def roi_align(d: Downgrade) -> None:
+    """RoiAlign {coordinate_transformation_mode = "output_half_pixel"}  ->  RoiAlign."""
+    if attr(d.op, "coordinate_transformation_mode") != "output_half_pixel":
+        raise d.declined("coordinates were never shifted by half a pixel")
+    d.node("RoiAlign", d.inputs, {k: v for k, v in d.attributes.items() if k != "coordinate_transformation_mode"})
+
+
+def grid_sample(d: Downgrade) -> None:
+    """GridSample {mode = "linear"}  ->  GridSample {mode = "bilinear"}."""
+    mode: str = attr(d.op, "mode")
+    mode = {"linear": "bilinear", "cubic": "bicubic"}.get(mode, mode)
+    d.node("GridSample", d.inputs, {**d.attributes, "mode": string_attr(mode)})
+
+
+def dft(d: Downgrade) -> None:
+    """DFT(x, length, axis)  ->  DFT(x, length) {axis}."""
+    axis = d.ints(2) or [-2]
+    if axis[0] < 0:
+        source = d.op.operands[0].type
+        if not isinstance(source, TensorType):
+            raise d.declined("its axis counts from the end of a rank that is not known")
+        axis[0] += len(source.get_shape())
+    d.node("DFT", d.inputs[:2], {**d.attributes, "axis": int_attr(axis[0])})
+
+
+def elementwise(d: Downgrade) -> None:
+    """Add(a, b)  ->  Add(a, b) {broadcast}, where b's sizes are the last ones of a's."""
+    left, right = (v.type for v in d.op.operands)
+    if left == right:
+        return d.node(d.op.SCHEMA.op_type, d.inputs, {})
+    if not isinstance(left, TensorType) or not isinstance(right, TensorType):
+        raise d.declined("its shapes are not known")
+    sizes, tail = dims.dims_of(left), dims.dims_of(right)
+    if tail and sizes[len(sizes) - len(tail) :] != tail:
+        raise d.declined("only a second operand with the first one's last sizes could be broadcast")
+    return d.node(d.op.SCHEMA.op_type, d.inputs, {"broadcast": int_attr(1)})
+
+
+def gemm(d: Downgrade) -> None:
+    """Gemm(a, b, c)  ->  Gemm(a, b, c) {broadcast}."""
+    if len(d.inputs) < 3:
+        raise d.declined("it has no third input")
+    d.node("Gemm", d.inputs, {**d.attributes, "broadcast": int_attr(1)})
+
+
+def scatter(d: Downgrade) -> None:
+    """ScatterElements  ->  Scatter, where nothing is reduced."""
+    if attr(d.op, "reduction") != "none":
+        raise d.declined("it reduces")
+    d.node("Scatter", d.inputs, {k: v for k, v in d.attributes.items() if k != "reduction"})
+
+
+_REDUCTIONS = ["L1", "L2", "LogSum", "LogSumExp", "Max", "Mean", "Min", "Prod", "Sum", "SumSquare"]
+_ELEMENTWISE = ["Add", "And", "Div", "Equal", "Greater", "Less", "Mul", "Or", "Pow", "Sub", "Xor"]
+
+RULES: dict[tuple[str, str], Rule] = {
+    **{("", f"Reduce{name}"): axes_as_attribute for name in _REDUCTIONS},
+    **{("", name): elementwise for name in _ELEMENTWISE},
+    ("", "BatchNormalization"): batch_normalization,
+    ("", "Clip"): clip,
+    ("", "DFT"): dft,
+    ("", "Dropout"): dropout,
+    ("", "Gemm"): gemm,
+    ("", "GridSample"): grid_sample,
+    ("", "Hardmax"): last_axis,
+    ("", "LogSoftmax"): last_axis,
+    ("", "Pad"): pad,
+    ("", "Reshape"): reshape,
+    ("", "Resize"): resize,
+    ("", "RoiAlign"): roi_align,
+    ("", "ScatterElements"): scatter,
+    ("", "Slice"): slice_,
+    ("", "Softmax"): last_axis,
+    ("", "Split"): split,
+    ("", "Squeeze"): axes_as_attribute,
+    ("", "TopK"): top_k,
+    ("", "Unsqueeze"): axes_as_attribute,
+}
