@@ -13,7 +13,7 @@ Uniform arithmetic stays scalar, and every op is placed at the outermost loop wh
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
@@ -96,13 +96,12 @@ class BodyEmitter:
         return self.run(block, dict(zip(block.args, arguments, strict=True)))
 
     def emit_values(
-        self, block: Block, arguments: Mapping[SSAValue, Value], wanted: Sequence[SSAValue], skipped: Set[Operation]
+        self, ops: Sequence[Operation], arguments: Mapping[SSAValue, Value], wanted: Sequence[SSAValue]
     ) -> list[Value]:
-        """The wanted values of the block, whose ops are all evaluated but for the skipped ones."""
+        """The wanted values, after the ops (a part of a body) are evaluated for these arguments."""
         env = dict(arguments)
-        for op in block.ops:
-            if op.next_op is not None and op not in skipped:
-                self._evaluate(op, env)
+        for op in ops:
+            self._evaluate(op, env)
         return [self.value(v, env) for v in wanted]
 
     # Values
@@ -501,9 +500,9 @@ _RULES: dict[type[Operation], Rule] = {
 } | dict.fromkeys(_CONVERSIONS, _convert)
 
 
-def vectorizable(region: Region) -> bool:
+def vectorizable(ops: Iterable[Operation]) -> bool:
     """Whether a body can be evaluated for several lanes at once: no loop whose length differs by lane."""
-    return not any(isinstance(op, scf.WhileOp) for op in region.walk())
+    return not any(isinstance(op, scf.WhileOp) for op in ops)
 
 
 __all__ = ["BodyEmitter", "Buffer", "Lanes", "Storage", "Value", "row_major", "select", "vectorizable"]

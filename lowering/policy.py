@@ -7,7 +7,7 @@ from math import prod as math_prod
 
 from xdsl.dialects import arith, math, tensor
 from xdsl.dialects.builtin import FixedBitwidthType, IndexType, IntegerType
-from xdsl.ir import Attribute, Operation, Region
+from xdsl.ir import Attribute, Operation
 
 from ..dialects.dims import Dim
 from ..dialects.target import Target
@@ -34,7 +34,10 @@ COLUMN_TILE = 1024
 BLOCK_LANES = 16
 """The most lanes of a block that is transposed in registers."""
 
-BLOCK_STRETCH = 256
+LEAST_BLOCK = 8
+"""Below this extent a block would be mostly empty."""
+
+BLOCK_STRETCH = 512
 """Rows of a transposed operand that are walked through before going on along them: as many pages as a TLB holds."""
 
 ACCESS_CYCLES = 4
@@ -109,9 +112,8 @@ def flattened_rows(extents: Sequence[Dim]) -> int:
     return len(extents)
 
 
-def map_lanes(bodies: Sequence[Region], elements: Sequence[Attribute], target: Target) -> int:
+def map_lanes(ops: Sequence[Operation], elements: Sequence[Attribute], target: Target) -> int:
     """Lanes for pointwise bodies: by the widest type that they compute with, or move where they compute nothing."""
-    ops = [op for body in bodies for op in body.walk()]
     widths = [
         byte_width(r.type)
         for op in ops

@@ -25,7 +25,7 @@ from ...dialects.target import Target
 from ..body import Buffer, Splat, Storage, row_major
 from ..loop_builder import INDEX, LoopBuilder, ScratchSpace, flat
 from ..template import TemplateContext, whole
-from .generics import Generic, LoweringError, dense_attribute, read_generic, shapes_of, splat_value
+from .generics import Generic, LoweringError, dense_attribute, read_generics, shapes_of, splat_value
 from .nest_emitter import NestEmitter
 from .nests import Nest, plan
 
@@ -118,13 +118,15 @@ class _KernelLowering:
 
     def _place_shared(self, steps: Sequence[Nest | kernel.TemplateOp]) -> None:
         """Full-size scratch for what one step writes and another reads."""
-        home = {r: s for s in steps for r in _results(s)}
-        for value, step in home.items():
-            if value in self.storage or all(_step_of(u, home) is step for u in self.shapes.readers(value)):
-                continue
-            size = self.shapes[value]
-            base = self.space.take(self.builder, _element(value), _count(size), None)
-            self.storage[value] = self._whole(base, size)
+        reads = [{self.shapes.root(t) for t in _tensors(step)} for step in steps]
+        for number, step in enumerate(steps):
+            for value in _results(step):
+                elsewhere = any(value in r for i, r in enumerate(reads) if i != number)
+                if value in self.storage or not (elsewhere or isinstance(step, kernel.TemplateOp)):
+                    continue
+                size = self.shapes[value]
+                base = self.space.take(self.builder, _element(value), whole(*size), None)
+                self.storage[value] = self._whole(base, size)
 
     def _place_views(self) -> None:
         for view, root in self.shapes.roots.items():
@@ -146,7 +148,7 @@ class _KernelLowering:
             if isinstance(op, kernel.TemplateOp):
                 items.append(op)
             elif isinstance(op, linalg.GenericOp) and any(r in self.storage or splat_value(r) is None for r in op.res):
-                items.append(read_generic(op, self.shapes))
+                items.extend(read_generics(op, self.shapes))
         return items
 
     def _emit(self, step: Nest | kernel.TemplateOp) -> None:
@@ -167,22 +169,18 @@ def _element(value: SSAValue) -> Attribute:
     return value.type.element_type
 
 
-def _count(dims: Sequence[Dim]) -> Dim:
-    return whole(*dims)
-
-
 def _results(step: Nest | kernel.TemplateOp) -> list[SSAValue]:
     if isinstance(step, Nest):
         return [r for g in step.generics for r in g.results]
     return list(step.results)
 
 
-def _step_of(user: Operation, home: dict[SSAValue, Nest | kernel.TemplateOp]) -> object:
-    """The step in which a use is: that of the op of the function's body that contains the user."""
-    op: Operation | None = user
-    while op is not None and not (op.results and op.results[0] in home):
-        op = op.parent_op()
-    return None if op is None else home[op.results[0]]
+def _tensors(step: Nest | kernel.TemplateOp) -> list[SSAValue]:
+    """The tensors that a step reads."""
+    if isinstance(step, Nest):
+        return [t for g in step.generics for t in g.tensors]
+    inside = [o for op in step.walk() for o in op.operands]
+    return [t for t in inside if isinstance(t.type, TensorType)]
 
 
 def _live_ops(block: Block) -> set[Operation]:

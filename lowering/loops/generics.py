@@ -21,7 +21,6 @@ from xdsl.dialects.builtin import (
 )
 from xdsl.dialects.func import FuncOp
 from xdsl.dialects.linalg import ops as linalg
-from xdsl.dialects.linalg.attrs import IteratorType
 from xdsl.ir import Attribute, Block, BlockArgument, Operation, SSAValue
 from xdsl.ir.affine import AffineConstantExpr, AffineDimExpr, AffineMap
 
@@ -97,15 +96,22 @@ def _identity(op: Operation, element: Attribute) -> float:
 
 @dataclass(frozen=True, eq=False)
 class Generic:
-    """One `linalg.generic`: loops with extents, some of them reduced, and an access for each operand."""
+    """The outputs of one `linalg.generic` that reduce the same loops (none: maps), with the part of its body for them.
+
+    It has all loops of the op, with their extents, and an access for each operand.
+    """
 
     op: linalg.GenericOp
     extents: tuple[Dim, ...]
     reduced: tuple[bool, ...]
     inputs: tuple[Access, ...]
+    numbers: tuple[int, ...]
+    """Which of the op's outputs they are."""
     outputs: tuple[Access, ...]
     reductions: tuple[Reduction | None, ...]
     """For each output: how it is reduced, None where it is a plain map."""
+    ops: tuple[Operation, ...]
+    """The body's ops that it needs, in order."""
 
     @property
     def rank(self) -> int:
@@ -123,15 +129,25 @@ class Generic:
         return self.op.body.block
 
     @property
-    def yielded(self) -> Sequence[SSAValue]:
-        """The body's values of the outputs."""
-        terminator = self.block.last_op
-        assert terminator is not None
-        return terminator.operands
+    def results(self) -> Sequence[SSAValue]:
+        return [self.op.res[n] for n in self.numbers]
+
+    @cached_property
+    def arguments(self) -> tuple[tuple[SSAValue, Access], ...]:
+        """The block arguments that its part of the body reads, with the accesses that they stand for."""
+        arguments = [
+            *self.block.args[: len(self.inputs)],
+            *(self.block.args[len(self.inputs) + n] for n in self.numbers),
+        ]
+        used = {o for op in self.ops for inner in op.walk() for o in inner.operands} | set(self.wanted)
+        pairs = zip(arguments, (*self.inputs, *self.outputs), strict=True)
+        return tuple((argument, access) for argument, access in pairs if argument in used)
 
     @property
-    def results(self) -> Sequence[SSAValue]:
-        return tuple(self.op.res)
+    def wanted(self) -> Sequence[SSAValue]:
+        """The body's value for each output: what is stored, or what is added to the result."""
+        stored = _yielded(self.op)
+        return [stored[n] if r is None else r.value for n, r in zip(self.numbers, self.reductions)]
 
     @cached_property
     def leading(self) -> int:
@@ -146,12 +162,17 @@ class Generic:
     @cached_property
     def indexed(self) -> frozenset[int]:
         """The loops whose index the body reads."""
-        return frozenset(op.dim.value.data for op in self.op.body.walk() if isinstance(op, linalg.IndexOp))
+        return frozenset(op.dim.value.data for op in self.walk() if isinstance(op, linalg.IndexOp))
 
     @cached_property
     def extracts(self) -> tuple[tensor.ExtractOp, ...]:
         """The accesses that are computed in the body."""
-        return tuple(op for op in self.op.body.walk() if isinstance(op, tensor.ExtractOp))
+        return tuple(op for op in self.walk() if isinstance(op, tensor.ExtractOp))
+
+    def walk(self) -> Iterator[Operation]:
+        """The body's ops, with those inside of others."""
+        for op in self.ops:
+            yield from op.walk()
 
     @property
     def is_map(self) -> bool:
@@ -159,9 +180,14 @@ class Generic:
 
     @cached_property
     def reads(self) -> tuple[Access, ...]:
-        """Operands read through a map: inputs, and outputs whose old value the body or a reduction uses."""
-        pairs = zip((*self.inputs, *self.outputs), self.block.args, strict=True)
-        return tuple(access for access, argument in pairs if argument.uses)
+        """Operands read through a map: inputs, and outputs whose old value a map or a reduction starts from."""
+        initial = [o for o, r in zip(self.outputs, self.reductions) if r is not None]
+        return (*(access for _, access in self.arguments), *initial)
+
+    @cached_property
+    def tensors(self) -> tuple[SSAValue, ...]:
+        """The tensors that it reads."""
+        return (*(a.tensor for a in self.reads), *(e.tensor for e in self.extracts))
 
     @property
     def accesses(self) -> tuple[Access, ...]:
@@ -186,14 +212,6 @@ class Shapes:
     def root(self, tensor: SSAValue) -> SSAValue:
         return self.roots.get(tensor, tensor)
 
-    def readers(self, tensor: SSAValue) -> Iterator[Operation]:
-        """The ops that use a tensor or a view of it."""
-        for use in tensor.uses:
-            if isinstance(use.operation, kernel.ViewOp):
-                yield from self.readers(use.operation.result)
-            else:
-                yield use.operation
-
     def shared_axes(self, tensor: SSAValue) -> int:
         """The number of leading axes of a view that are those of its root."""
         pairs = zip(self.dims[tensor], self.dims[self.root(tensor)])
@@ -202,15 +220,46 @@ class Shapes:
         )
 
 
-def read_generic(op: linalg.GenericOp, shapes: Shapes) -> Generic:
-    """Analyses one generic. Raises LoweringError for what the loops level does not do."""
+def read_generics(op: linalg.GenericOp, shapes: Shapes) -> list[Generic]:
+    """Analyses one op: a generic for its maps, one for each set of loops that outputs reduce.
+
+    Raises LoweringError for what the loops level does not do.
+    """
     maps = [m.data for m in op.indexing_maps]
-    reduced = tuple(t.data is IteratorType.REDUCTION for t in op.iterator_types)
     accesses = [Access.of(v, m) for v, m in zip((*op.inputs, *op.outputs), maps, strict=True)]
-    inputs, outputs = tuple(accesses[: len(op.inputs)]), tuple(accesses[len(op.inputs) :])
-    extents = _extents(len(reduced), (*outputs, *inputs), shapes)
-    reductions = tuple(_reduction(op, reduced, o, k) for k, o in enumerate(outputs))
-    return Generic(op, extents, reduced, inputs, outputs, reductions)
+    inputs, outputs = tuple(accesses[: len(op.inputs)]), accesses[len(op.inputs) :]
+    rank = len(op.iterator_types)
+    extents = _extents(rank, (*outputs, *inputs), shapes)
+    groups: dict[tuple[bool, ...], list[int]] = {}
+    for number, output in enumerate(outputs):
+        groups.setdefault(tuple(i not in output.axes for i in range(rank)), []).append(number)
+    generics: list[Generic] = []
+    for reduced, numbers in sorted(groups.items()):
+        reductions = tuple(_reduction(op, n) if any(reduced) else None for n in numbers)
+        stored = _yielded(op)
+        wanted = [stored[n] if r is None else r.value for n, r in zip(numbers, reductions)]
+        ops = _needed(op.body.block, wanted, checks=not generics)
+        mine = tuple(outputs[n] for n in numbers)
+        generics.append(Generic(op, extents, reduced, inputs, tuple(numbers), mine, reductions, ops))
+    return generics
+
+
+def _yielded(op: linalg.GenericOp) -> Sequence[SSAValue]:
+    terminator = op.body.block.last_op
+    assert terminator is not None
+    return terminator.operands
+
+
+def _needed(block: Block, wanted: Sequence[SSAValue], checks: bool) -> tuple[Operation, ...]:
+    """The ops of a block that the wanted values depend on, and its checks."""
+    needed: set[SSAValue] = set(wanted)
+    found: list[Operation] = []
+    for op in reversed(list(block.ops)):
+        effect = checks and any(isinstance(inner, kernel.CheckOp) for inner in op.walk())
+        if effect or any(r in needed for r in op.results):
+            found.append(op)
+            needed.update(o for inner in op.walk() for o in inner.operands)
+    return tuple(reversed(found))
 
 
 def _extents(rank: int, accesses: Sequence[Access], shapes: Shapes) -> tuple[Dim, ...]:
@@ -224,12 +273,8 @@ def _extents(rank: int, accesses: Sequence[Access], shapes: Shapes) -> tuple[Dim
     return tuple(extents[i] for i in range(rank))
 
 
-def _reduction(op: linalg.GenericOp, reduced: tuple[bool, ...], output: Access, number: int) -> Reduction | None:
-    if all(i in output.axes for i, r in enumerate(reduced) if r):
-        return None
-    terminator = op.body.block.last_op
-    assert terminator is not None
-    combine = terminator.operands[number].owner
+def _reduction(op: linalg.GenericOp, number: int) -> Reduction:
+    combine = _yielded(op)[number].owner
     argument = op.body.block.args[len(op.inputs) + number]
     if not isinstance(combine, Operation) or type(combine) not in _REDUCTIONS or argument not in combine.operands:
         raise LoweringError("a reduction that does not combine by one arith op")

@@ -7,7 +7,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import SSAValue
 
 from ...dialects.dims import Dim, as_dim
 from ...dialects.target import Target
@@ -107,11 +107,11 @@ class NestEmitter:
         return Points(self.builder, self.nest, stage, row, self.storage, self.shapes, lanes)
 
     def _map_lanes(self, generics: Sequence[Generic]) -> int:
-        bodies = [g.op.body for g in generics]
-        if not all(map(vectorizable, bodies)):
+        ops = [op for g in generics for op in g.walk()]
+        if not vectorizable(ops):
             return 1
         elements = [element_type(a.tensor) for g in generics for a in g.accesses]
-        return policy.map_lanes(bodies, elements, self.target)
+        return policy.map_lanes(ops, elements, self.target)
 
     # A pointwise nest: the loops may be ordered and merged at will
 
@@ -218,8 +218,8 @@ class NestEmitter:
 
     def _is_read_later(self, stage: Stage, result: SSAValue) -> bool:
         """Whether another stage of the nest reads the result."""
-        readers = self.shapes.readers(result)
-        return any(_generic_of(user, self.nest) not in (None, *stage.generics) for user in readers)
+        others = [g for g in self.generics if g not in stage.generics]
+        return any(self.shapes.root(t) is result for g in others for t in g.tensors)
 
     def _row_buffer(self, row: Row, generic: Generic, write: Access, view: SSAValue) -> Buffer:
         """Scratch for one row of a result, as the result itself or a view of it."""
@@ -256,14 +256,3 @@ def _product(builder: LoopBuilder, sizes: Sequence[Scalar]) -> Scalar:
     for size in sizes:
         total = builder.mul(total, size)
     return total
-
-
-def _generic_of(user: Operation, nest: Nest) -> Generic | None:
-    """The generic of the nest that contains the user."""
-    op: Operation | None = user
-    while op is not None:
-        for generic in nest.generics:
-            if generic.op is op:
-                return generic
-        op = op.parent_op()
-    return None

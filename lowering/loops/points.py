@@ -77,12 +77,8 @@ class Points:
         accs: list[SSAValue] = []
         for generic in self.stage.generics:
             self.builder.origin = generic.op.attributes.get("origin")
-            values = emitter.emit_values(
-                generic.block,
-                self._arguments(generic, emitter, here, given or {}),
-                [v if r is None else r.value for v, r in zip(generic.yielded, generic.reductions)],
-                {r.combine for r in generic.reductions if r is not None},
-            )
+            arguments = self._arguments(generic, emitter, here, given or {})
+            values = emitter.emit_values(generic.ops, arguments, generic.wanted)
             for number, (value, reduction) in enumerate(zip(values, generic.reductions)):
                 if reduction is not None:
                     accs.append(self._combine(emitter, reduction, accumulators[len(accs)], value))
@@ -99,11 +95,7 @@ class Points:
         given: Mapping[Access, SSAValue],
     ) -> dict[SSAValue, Value]:
         arguments: dict[SSAValue, Value] = {}
-        accesses = (*generic.inputs, *generic.outputs)
-        reductions = (*(None for _ in generic.inputs), *generic.reductions)
-        for argument, access, reduction in zip(generic.block.args, accesses, reductions, strict=True):
-            if not argument.uses or reduction is not None:
-                continue
+        for argument, access in generic.arguments:
             known = given.get(access, here.get(access.tensor))
             arguments[argument] = self.read(emitter, access) if known is None else known
         return arguments
@@ -172,7 +164,7 @@ class Reduced:
 
 def generic_cost(generic: Generic) -> float:
     """Cycles for one vector: the body, and each operand in memory."""
-    return policy.cycles(generic.op.body.walk()) + policy.ACCESS_CYCLES * len(generic.accesses)
+    return policy.cycles(generic.walk()) + policy.ACCESS_CYCLES * len(generic.accesses)
 
 
 def element_type(tensor: SSAValue) -> Attribute:

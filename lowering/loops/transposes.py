@@ -42,6 +42,9 @@ def turned_operands(axes: Sequence[Axis], along: Axis, generics: Sequence[Generi
         if loop_stride(access, along[-1], shapes) in (one, zero):
             continue
         for number, axis in enumerate(axes):
+            extent = generics[0].extent(axis)
+            if extent.is_const and extent.value < policy.LEAST_BLOCK:
+                continue
             if loop_stride(access, axis[-1], shapes) is one:
                 found.setdefault(number, []).append(access)
     if not found:
@@ -97,10 +100,10 @@ class Block:
     def _emit(self, along: Scalar, across: Scalar, rows: Scalar, columns: Scalar) -> None:
         """`rows` points of the loop along (lanes of results), `columns` of the loop across (vectors of results)."""
         given = {a: transpose(self.builder, self._read(a, along, across, rows, columns)) for a in self.turned}
-        if self.points.cost > policy.UNROLLED_COST:
+        if self.points.cost > policy.UNROLLED_COST or not isinstance(columns, int):
             self._loop_over_vectors(given, along, across, rows, columns)
             return
-        for number in range(columns if isinstance(columns, int) else self.lanes):
+        for number in range(columns):
             mask = self._mask(number, columns, rows)
             self._point(along, self.builder.add(across, number), mask, {a: v[number] for a, v in given.items()})
 
