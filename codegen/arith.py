@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
+from math import isnan
 
 from xdsl.dialects import arith, llvm
 from xdsl.dialects.builtin import (
@@ -121,6 +122,42 @@ def _select(scope: Scope, op: Operation) -> None:
     scope.values[op.results[0]] = scope.f.select(condition, a, b)
 
 
+def extremum(predicate: str) -> Callable[[FunctionBuilder, SSAValue, SSAValue], SSAValue]:
+    """The greater ("ogt") or lesser ("olt") of two floats, NaN where one of them is.
+
+    `llvm.maximum` also puts -0 below +0, for twice as many instructions; of two zeros, here the second is taken.
+    `maxps` gives its second operand where one is NaN: alone that is right if the first is a number.
+    """
+
+    def combine(f: FunctionBuilder, a: SSAValue, b: SSAValue) -> SSAValue:
+        if _is_number(b):
+            a, b = b, a
+        chosen = f.select(f.fcmp(predicate, a, b), a, b)
+        return chosen if _is_number(a) else f.select(f.fcmp("uno", a, a), a, chosen)
+
+    return combine
+
+
+def _is_number(value: SSAValue) -> bool:
+    """Whether a value is a constant other than NaN in all lanes."""
+    owner = value.owner
+    if isinstance(owner, llvmx.SplatOp):
+        owner = owner.input.owner
+    return (
+        isinstance(owner, llvm.ConstantOp) and isinstance(owner.value, FloatAttr) and not isnan(owner.value.value.data)
+    )
+
+
+def _extremum(predicate: str) -> Translation:
+    combine = extremum(predicate)
+
+    def translation(scope: Scope, op: Operation) -> None:
+        a, b = operands(scope, op)
+        scope.values[op.results[0]] = combine(scope.f, a, b)
+
+    return translation
+
+
 def _floordiv(scope: Scope, op: Operation) -> None:
     a, b = operands(scope, op)
     scope.values[op.results[0]] = floordiv_nonzero(scope.f, a, b)
@@ -205,8 +242,8 @@ ARITH: Mapping[type[Operation], Translation] = {
     arith.MulfOp: _float(llvm.FMulOp),
     arith.DivfOp: _float(llvm.FDivOp),
     arith.NegfOp: _float(llvm.FNegOp),
-    arith.MaximumfOp: _intrinsic("llvm.maximum"),
-    arith.MinimumfOp: _intrinsic("llvm.minimum"),
+    arith.MaximumfOp: _extremum("ogt"),
+    arith.MinimumfOp: _extremum("olt"),
     arith.MaxnumfOp: _intrinsic("llvm.maxnum"),
     arith.MinnumfOp: _intrinsic("llvm.minnum"),
     arith.CmpiOp: _cmpi,

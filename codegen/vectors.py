@@ -9,6 +9,7 @@ from xdsl.dialects.builtin import DenseArrayBase, IntegerType, VectorType
 from xdsl.ir import Operation, SSAValue
 
 from ..dialects import llvmx, vectorx
+from .arith import extremum
 from .build import FunctionBuilder, is_float
 from .dot import dot
 from .scope import Scope, TranslateError, Translation, operands
@@ -123,8 +124,8 @@ COMBINE: Mapping[str, Callable[[FunctionBuilder, SSAValue, SSAValue], SSAValue]]
     "maxsi": _named("llvm.smax"),
     "minui": _named("llvm.umin"),
     "maxui": _named("llvm.umax"),
-    "minimumf": _named("llvm.minimum"),
-    "maximumf": _named("llvm.maximum"),
+    "minimumf": extremum("olt"),
+    "maximumf": extremum("ogt"),
     "minnumf": _named("llvm.minnum"),
     "maxnumf": _named("llvm.maxnum"),
 }

@@ -43,18 +43,21 @@ def store(name: str, memory: str, index: str, element: str, lanes: int | None) -
     return f"{op} {name}, {memory}[{index}] : memref<?x{element}>{type_}"
 
 
-def mapping(inputs: list[str], output: str, body: str, lanes: int | None) -> str:
-    """A kernel that maps %a0, %a1, ... to %r, element by element or vector by vector."""
-    memories = "".join(f"%x{i}: memref<?x{t}>, " for i, t in enumerate(inputs))
+def mapping(inputs: list[str], output: str, body: str, lanes: int | None, results: int = 1) -> str:
+    """A kernel that maps %a0, %a1, ... to %r (or %r0, %r1, ...), element by element or vector by vector."""
+    names = ["r"] if results == 1 else [f"r{i}" for i in range(results)]
+    arguments = [f"%x{i}: memref<?x{t}>" for i, t in enumerate(inputs)]
+    arguments += [f"%y{name}: memref<?x{output}>" for name in names]
     loads = "\n    ".join(load(f"%a{i}", f"%x{i}", "%i", t, lanes) for i, t in enumerate(inputs))
+    stores = "\n    ".join(store(f"%{name}", f"%y{name}", "%i", output, lanes) for name in names)
     return f"""
-func.func private @k(%d0: index, {memories}%y: memref<?x{output}>) {{
+func.func private @k(%d0: index, {", ".join(arguments)}) {{
   %c0 = arith.constant 0 : index
   %step = arith.constant {lanes or 1} : index
   scf.for %i = %c0 to %d0 step %step {{
     {loads}
     {body}
-    {store("%r", "%y", "%i", output, lanes)}
+    {stores}
   }}
   func.return
 }}
@@ -62,10 +65,26 @@ func.func private @k(%d0: index, {memories}%y: memref<?x{output}>) {{
 
 
 def run(target: Target, inputs: list[tuple[str, np.ndarray]], output: str, body: str, lanes: int | None) -> np.ndarray:
-    k = Compiled(mapping([t for t, _ in inputs], output, body, lanes), target)
-    result = np.zeros(len(inputs[0][1]), NUMPY[output])
-    assert k(len(result), *(np.ascontiguousarray(x) for _, x in inputs), result).code == 0
-    return result
+    """The one result of a mapping."""
+    return run_all(target, inputs, output, body, lanes, 1)[0]
+
+
+def run_all(
+    target: Target, inputs: list[tuple[str, np.ndarray]], output: str, body: str, lanes: int | None, count: int
+) -> list[np.ndarray]:
+    k = Compiled(mapping([t for t, _ in inputs], output, body, lanes, count), target)
+    results = [np.zeros(len(inputs[0][1]), NUMPY[output]) for _ in range(count)]
+    assert k(len(results[0]), *(np.ascontiguousarray(x) for _, x in inputs), *results).code == 0
+    return results
+
+
+def run_each(
+    target: Target, inputs: list[tuple[str, np.ndarray]], output: str, ops: list[str], lanes: int | None
+) -> list[np.ndarray]:
+    """The results of several operations on the same operands, in one kernel."""
+    args = ", ".join(f"%a{i}" for i in range(len(inputs)))
+    body = "\n    ".join(f"%r{i} = {op} {args} : {typed(output, lanes)}" for i, op in enumerate(ops))
+    return run_all(target, inputs, output, body, lanes, len(ops))
 
 
 def convert(target: Target, kind: str, source: str, x: np.ndarray, output: str, lanes: int | None) -> np.ndarray:
@@ -238,22 +257,18 @@ def test_integer_arithmetic(target: Target, element: str, lanes: int | None) -> 
         "shrsi": x >> shift,
         "shrui": (x.view(unsigned) >> shift.view(unsigned)).view(NUMPY[element]),
     }
-    for name in names:
-        second = shift if name.startswith("sh") else y
-        got = run(
-            target,
-            [(element, x), (element, second)],
-            element,
-            f"%r = arith.{name} %a0, %a1 : {typed(element, lanes)}",
-            lanes,
-        )
-        assert np.array_equal(got, expected[name]), name
+    shifts = [name for name in names if name.startswith("sh")]
+    others = [name for name in names if name not in shifts]
+    for chosen, second in ((shifts, shift), (others, y)):
+        ops = [f"arith.{name}" for name in chosen]
+        for name, got in zip(chosen, run_each(target, [(element, x), (element, second)], element, ops, lanes)):
+            assert np.array_equal(got, expected[name]), name
 
 
 @pytest.mark.parametrize("lanes", [None, 16])
 @pytest.mark.parametrize("element", ["f32", "f64"])
 def test_float_arithmetic(target: Target, element: str, lanes: int | None) -> None:
-    """maximumf and minimumf propagate NaN and order zeros; maxnumf and minnumf prefer the number."""
+    """maximumf and minimumf propagate NaN, also against a constant; maxnumf and minnumf prefer the number."""
     special = np.array([0.0, -0.0, np.inf, -np.inf, np.nan, 1.0, -1.0, 1e-45])
     a, b = (v.ravel() for v in np.meshgrid(special, special))
     x, y = a.astype(NUMPY[element]), b.astype(NUMPY[element])
@@ -261,14 +276,15 @@ def test_float_arithmetic(target: Target, element: str, lanes: int | None) -> No
     with np.errstate(all="ignore"):
         expected = {"addf": x + y, "subf": x - y, "mulf": x * y, "divf": x / y}
         expected["maxnumf"], expected["minnumf"] = np.fmax(x, y), np.fmin(x, y)
-        larger = np.where((x == 0) & (y == 0), x + y, np.maximum(x, y))
-        smaller = np.where((x == 0) & (y == 0), -(-x + -y), np.minimum(x, y))
-    for name, values in expected.items():
-        got = run(target, [(element, x), (element, y)], element, f"%r = arith.{name} %a0, %a1 : {type_}", lanes)
-        assert np.array_equal(got, values, equal_nan=True), name
-    for name, values in (("maximumf", larger), ("minimumf", smaller)):
-        got = run(target, [(element, x), (element, y)], element, f"%r = arith.{name} %a0, %a1 : {type_}", lanes)
-        assert same_bits(got, values.astype(NUMPY[element])), name
+        expected["maximumf"], expected["minimumf"] = np.maximum(x, y), np.minimum(x, y)
+    ops = [f"arith.{name}" for name in expected]
+    for name, got in zip(expected, run_each(target, [(element, x), (element, y)], element, ops, lanes)):
+        assert np.array_equal(got, expected[name], equal_nan=True), name
+    for name, values in (("maximumf", np.maximum(x, 0)), ("minimumf", np.minimum(x, 0))):
+        constant = "arith.constant 0.0 : " + type_ if lanes is None else f"arith.constant dense<0.0> : {type_}"
+        for args in ("%a0, %z", "%z, %a0"):
+            body = f"%z = {constant}\n    %r = arith.{name} {args} : {type_}"
+            assert np.array_equal(run(target, [(element, x)], element, body, lanes), values, equal_nan=True)
 
 
 ROUNDING = {
@@ -286,36 +302,44 @@ ROUNDING = {
 def test_rounding(target: Target, element: str, lanes: int | None) -> None:
     x = np.concatenate([np.arange(-4, 4, 0.25), RNG.standard_normal(27) * 1e3, [np.inf, -np.inf, np.nan, -0.0, 1e30]])
     x = x.astype(NUMPY[element])
-    for name, function in ROUNDING.items():
+    ops = [f"math.{name}" for name in ROUNDING]
+    for name, got in zip(ROUNDING, run_each(target, [(element, x)], element, ops, lanes)):
         with np.errstate(invalid="ignore"):
-            expected = function(x)
-        got = run(target, [(element, x)], element, f"%r = math.{name} %a0 : {typed(element, lanes)}", lanes)
-        assert same_bits(got, expected), name
+            assert same_bits(got, ROUNDING[name](x)), name
     away = np.where(np.abs(x) < 1e20, np.copysign(np.floor(np.abs(x) + 0.5), x), x).astype(NUMPY[element])
     got = run(target, [(element, x)], element, f"%r = math.round %a0 : {typed(element, lanes)}", lanes)
     assert same_bits(got, away)
 
 
-@pytest.mark.parametrize("kind", ["add", "mul", "minsi", "maxsi", "minui", "maxui", "and", "or", "xor"])
+INTEGER_REDUCTIONS = {
+    "add": np.add,
+    "mul": np.multiply,
+    "minsi": np.minimum,
+    "maxsi": np.maximum,
+    "and": np.bitwise_and,
+    "or": np.bitwise_or,
+    "xor": np.bitwise_xor,
+    "minui": np.minimum,
+    "maxui": np.maximum,
+}
+
+
+def reductions(kinds: dict[str, np.ufunc], element: str, lanes: int) -> str:
+    return "\n    ".join(
+        f"""%t{i} = vectorx.reduce "{kind}" %a0 : vector<{lanes}x{element}> to {element}
+    %r{i} = vector.broadcast %t{i} : {element} to vector<{lanes}x{element}>"""
+        for i, kind in enumerate(kinds)
+    )
+
+
 @pytest.mark.parametrize("lanes", [2, 16])
-def test_integer_reductions(target: Target, kind: str, lanes: int) -> None:
-    function = {
-        "add": np.add,
-        "mul": np.multiply,
-        "minsi": np.minimum,
-        "maxsi": np.maximum,
-        "and": np.bitwise_and,
-        "or": np.bitwise_or,
-        "xor": np.bitwise_xor,
-        "minui": np.minimum,
-        "maxui": np.maximum,
-    }[kind]
-    body = f"""%t = vectorx.reduce "{kind}" %a0 : vector<{lanes}xi32> to i32
-    %r = vector.broadcast %t : i32 to vector<{lanes}xi32>"""
+def test_integer_reductions(target: Target, lanes: int) -> None:
     x = RNG.integers(-(1 << 31), 1 << 31, lanes * 4).astype(np.int32)
-    rows = x.view(np.uint32) if kind.endswith("ui") else x
-    expected = function.reduce(rows.reshape(-1, lanes), axis=1, dtype=rows.dtype).view(np.int32)
-    assert np.array_equal(run(target, [("i32", x)], "i32", body, lanes)[::lanes], expected)
+    results = run_all(target, [("i32", x)], "i32", reductions(INTEGER_REDUCTIONS, "i32", lanes), lanes, 9)
+    for (kind, function), got in zip(INTEGER_REDUCTIONS.items(), results):
+        rows = x.view(np.uint32) if kind.endswith("ui") else x
+        expected = function.reduce(rows.reshape(-1, lanes), axis=1, dtype=rows.dtype).view(np.int32)
+        assert np.array_equal(got[::lanes], expected), kind
 
 
 def tree(x: np.ndarray, combine: np.ufunc) -> np.float32:
@@ -325,23 +349,23 @@ def tree(x: np.ndarray, combine: np.ufunc) -> np.float32:
     return x[0]
 
 
-@pytest.mark.parametrize("kind", ["add", "mul", "minimumf", "maximumf", "minnumf", "maxnumf"])
-def test_float_reductions_have_one_order(target: Target, kind: str) -> None:
-    function = {
-        "add": np.add,
-        "mul": np.multiply,
-        "minimumf": np.minimum,
-        "maximumf": np.maximum,
-        "minnumf": np.fmin,
-        "maxnumf": np.fmax,
-    }[kind]
-    body = f"""%t = vectorx.reduce "{kind}" %a0 : vector<16xf32> to f32
-    %r = vector.broadcast %t : f32 to vector<16xf32>"""
+FLOAT_REDUCTIONS = {
+    "add": np.add,
+    "mul": np.multiply,
+    "minimumf": np.minimum,
+    "maximumf": np.maximum,
+    "minnumf": np.fmin,
+    "maxnumf": np.fmax,
+}
+
+
+def test_float_reductions_have_one_order(target: Target) -> None:
     x = RNG.standard_normal(64).astype(np.float32)
     x[40] = np.nan
-    expected = np.array([tree(row, function) for row in x.reshape(4, 16)])
-    got = run(target, [("f32", x)], "f32", body, 16)[::16]
-    assert np.array_equal(got, expected, equal_nan=True)
+    results = run_all(target, [("f32", x)], "f32", reductions(FLOAT_REDUCTIONS, "f32", 16), 16, 6)
+    for (kind, function), got in zip(FLOAT_REDUCTIONS.items(), results):
+        expected = np.array([tree(row, function) for row in x.reshape(4, 16)])
+        assert np.array_equal(got[::16], expected, equal_nan=True), kind
 
 
 def test_lanes(target: Target) -> None:
