@@ -79,17 +79,18 @@ class TemplateContext:
         indices: Sequence[Scalar],
         mask: SSAValue | None = None,
         axis: int = -1,
+        stride: int = 1,
     ) -> None:
         """Applies the epilogue to one value (scalar or vector) for each result of the op, and stores.
 
         The values are of the template's own result types before the epilogue (the epilogue's first arguments).  Lane l
-        is the element at `indices` with l added on `axis`.  Lanes outside of the mask are not touched.
+        is the element at `indices` with l * stride added on `axis`.  Lanes outside of the mask are not touched.
         """
         kind = values[0].type
         lanes = kind.get_shape()[0] if isinstance(kind, VectorType) else 1
         at: list[Value] = [Lanes(i) for i in indices]
         if lanes > 1:
-            at[axis] = Lanes(indices[axis], 1)
+            at[axis] = Lanes(indices[axis], stride)
         emitter = BodyEmitter(self.builder, lanes, self.storage, at, mask)
         stored: Sequence[Value] = values
         if op.epilogue is not None:

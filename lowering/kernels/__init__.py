@@ -6,10 +6,11 @@ from collections.abc import Callable
 
 from ...dialects import kernel
 from ..template import TemplateContext
-from . import conv, matmul
+from . import conv, conv_transpose, matmul
 
 TEMPLATES: dict[str, Callable[[TemplateContext, kernel.TemplateOp], None]] = {
     "conv": conv.build,
+    "conv_transpose": conv_transpose.build,
     "matmul": matmul.build,
 }
 """By the op's `template`. Each is `build(context, op)`; see its module for inputs, config and results."""

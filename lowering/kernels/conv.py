@@ -19,6 +19,7 @@ from xdsl.dialects import tensor
 from xdsl.ir import BlockArgument, Operation, SSAValue
 
 from ...dialects import kernel
+from ..loop_builder import INDEX
 from ..policy import GRAIN_CYCLES
 from ..template import TemplateContext
 from . import depthwise
@@ -26,9 +27,9 @@ from .conv_plan import ConvPlan, choose, plan_of
 from .emit import Emitter, Ix, plain
 from .operands import element_type, integers, stored_type
 from .panels import pack_across, slack, transpose
-from .phase_image import phase_image
+from .phase_image import PhaseImage
 from .register_tile import Factors, Products, RegisterTile
-from .window import ZERO, Convolution, product, read_convolution
+from .window import ONE, ZERO, Convolution, product, read_convolution
 
 OWN_IMAGE_GROUPS = 4
 """From so many groups on, a unit of work is one group of one image, and copies its channels itself."""
@@ -56,15 +57,21 @@ def build(context: TemplateContext, op: kernel.TemplateOp) -> None:
 
 @dataclass(frozen=True)
 class ImageView:
-    """Where a group's channels are: position q of channel c and a tap is at `start + c * channel + table[tap] + q`."""
+    """Where a group's channels are: position q of channel c and a tap is at `start + c * channel + table[tap] + q`.
+
+    `phase` says which of the interleaved parts of the output is computed (a transposed convolution has several).
+    """
 
     buffer: SSAValue
     start: Ix
     channel: Ix
+    phase: Ix
 
 
 class ConvBuilder:
     """Emits one convolution; the methods are the loops, from outside in."""
+
+    output_phases = 1
 
     def __init__(
         self,
@@ -97,13 +104,21 @@ class ConvBuilder:
         self.positions = e.dim(self.windows.positions)
         self.position_tiles = self.positions.ceildiv(self.width)
         self.weights = self.context.buffer(self.op.inputs[1]) if self.packed else self.pack_weights()
-        self.image, self.table = phase_image(self.context, e, self.products, self.windows)
+        self.image = PhaseImage(e, self.products, self.windows)
+        self.write_tables()
         if self.windows.is_plain:
             self.all_images(self.x, e.ix(0), e.dim(c.images))
         elif c.groups >= OWN_IMAGE_GROUPS:
             self.own_images()
         else:
             self.shared_images()
+
+    def write_tables(self) -> None:
+        """What taps add to a position; no table where there is one tap."""
+        self.table: SSAValue | None = None
+        if self.windows.taps != ONE:
+            self.table = self.context.scratch(INDEX, self.windows.taps)
+            self.image.write_table(self.table)
 
     def pack_weights(self) -> SSAValue:
         """[group, tile, step, channel of the tile]; behind the last channel is anything, which is not stored."""
@@ -129,7 +144,8 @@ class ConvBuilder:
         """Tiles of images in a buffer of all their channels, in parallel."""
         e, c = self.e, self.convolution
         channel = e.dim(product([a.size for a in self.windows.axes]) if self.windows.is_plain else self.windows.channel)
-        extent = count * c.groups * self.position_tiles * self.row_tiles
+        parts = c.groups * self.output_phases
+        extent = count * parts * self.position_tiles * self.row_tiles
         work = self.steps * (self.tile.rows * self.tile.vectors // 2 + 1)
         grain = e.ix(GRAIN_CYCLES) // work.max(1) + 1
         outer, inner = self.position_tiles, self.row_tiles
@@ -139,10 +155,10 @@ class ConvBuilder:
             sums = self.take_sums(thread)
             with e.loop(lower // inner, (upper - 1) // inner + 1, nonempty=True) as items:
                 start = items.index * inner
-                group = items.index // outer % c.groups
-                number = items.index // (outer * c.groups)
+                part = items.index // outer % parts
+                group, number = part // self.output_phases, items.index // (outer * parts)
                 channels = (number * c.groups + group) * e.dim(c.depth)
-                view = ImageView(buffer, channels * channel, channel)
+                view = ImageView(buffer, channels * channel, channel, part % self.output_phases)
                 with e.loop((lower - start).max(0), (upper - start).min(inner)) as tiles:
                     row, position = tiles.index, items.index % outer
                     if self.plan.rows_outside:
@@ -196,11 +212,12 @@ class ConvBuilder:
                 with e.loop(0, depth) as copied:
                     source = (units.index * depth + copied.index) * plane
                     self.image.copy_channel(self.x, source, buffer, copied.index * channel, row)
-                view = ImageView(buffer, e.ix(0), channel)
                 with (
+                    e.loop(0, self.output_phases) as phases,
                     e.loop(0, self.positions, self.width) as positions,
                     e.loop(0, self.row_tiles) as rows,
                 ):
+                    view = ImageView(buffer, e.ix(0), channel, phases.index)
                     self.position_tile(view, number, group, positions.index, rows.index, sums)
 
     def take_sums(self, thread: SSAValue) -> SSAValue:
@@ -247,7 +264,7 @@ class ConvBuilder:
             for i, total in enumerate(self.accumulate(view, position, weights_at)):
                 e.store_vector(total, sums, i * tile.lanes)
         count = (self.rows - first).min(self.height)
-        self.store(number, group * self.rows + first, count, position, sums)
+        self.store(view.phase, number, group * self.rows + first, count, position, sums)
 
     def keep_turned(self, totals: list[SSAValue], tile: RegisterTile, sums: SSAValue) -> None:
         """sums[channel, position] from vectors of channels, one for each position."""
@@ -267,8 +284,7 @@ class ConvBuilder:
             at = self.e.load_index(self.table, indices[1]) + at
         return at + position, step
 
-    @property
-    def steps_nest(self) -> list[Ix]:
+    def steps_nest(self, view: ImageView) -> list[Ix]:
         """The loops over channels and taps."""
         taps = [] if self.table is None else [self.e.dim(self.windows.taps)]
         return [self.e.dim(self.convolution.depth), *taps]
@@ -297,7 +313,7 @@ class ConvBuilder:
             ]
             return vectors, lambda r: self.products.load(e, self.weights, weight + r)
 
-        return tile.accumulate(e, self.products, self.steps_nest, factors)
+        return tile.accumulate(e, self.products, self.steps_nest(view), factors)
 
     def accumulate_pixels(self, tile: RegisterTile, view: ImageView, position: Ix, weights_at: Ix) -> list[SSAValue]:
         """Rows are positions, vectors are channels."""
@@ -313,7 +329,7 @@ class ConvBuilder:
                 vectors.append(self.products.load_vector(e, self.weights, weight + v * tile.lanes, tile.lanes))
             return vectors, lambda r: self.products.load(e, view.buffer, at + r)
 
-        return tile.accumulate(e, self.products, self.steps_nest, factors)
+        return tile.accumulate(e, self.products, self.steps_nest(view), factors)
 
     def covers_whole_tiles(self) -> bool:
         positions = self.windows.positions
@@ -321,7 +337,7 @@ class ConvBuilder:
 
     # Stores
 
-    def store(self, number: Ix, channel: Ix, count: Ix, position: Ix, sums: SSAValue) -> None:
+    def store(self, phase: Ix, number: Ix, channel: Ix, count: Ix, position: Ix, sums: SSAValue) -> None:
         """The epilogue and the stores of a tile: of `count` channels, the positions that are output elements."""
         e, lanes = self.e, self.tile.lanes
         axes = len(self.windows.axes)
@@ -334,32 +350,47 @@ class ConvBuilder:
                 indices = [*[e.ix(0)] * (axes - 1), at]
                 self.store_channels(number, channel, count, e.ix(start), indices, mask, sums)
             return
-        last = self.windows.axes[-1]
-        pitch, width = e.dim(self.windows.extents[-1]), e.dim(last.out)
+        pitch = e.dim(self.windows.extents[-1])
+        widths = self.output_sizes(phase)
         with e.loop(position // pitch, (end - 1) // pitch + 1, nonempty=True) as rows:
             start = rows.index * pitch
-            first, stop = (position - start).max(0), (end - start).min(width)
-            outer, inside = self.outer_index(rows.index)
+            first, stop = (position - start).max(0), (end - start).min(widths[-1])
+            outer, inside = self.outer_index(rows.index, widths)
             if inside is not None:
                 stop = e.select_index(inside, stop, 0)
             with e.loop(first, stop, lanes) as columns:
                 mask = e.mask(stop - columns.index, lanes)
                 from_sum = columns.index + (start - position)
-                self.store_channels(number, channel, count, from_sum, [*outer, columns.index], mask, sums)
+                index = self.output_index(phase, [*outer, columns.index])
+                self.store_channels(number, channel, count, from_sum, index, mask, sums)
 
-    def outer_index(self, row: Ix) -> tuple[list[Ix], SSAValue | None]:
-        """The index of a row on all axes but the last, and whether it is a row of the output."""
+    def output_sizes(self, phase: Ix) -> list[Ix]:
+        """The number of positions on each axis."""
+        return [self.e.dim(a.out) for a in self.windows.axes]
+
+    def output_index(self, phase: Ix, index: list[Ix]) -> list[Ix]:
+        """The output element at a position."""
+        return index
+
+    def column_stride(self) -> int:
+        """What one position is on the last axis of the output."""
+        return 1
+
+    def outer_index(self, row: Ix, widths: list[Ix]) -> tuple[list[Ix], SSAValue | None]:
+        """The index of a row on all axes but the last, and whether it is a row of the output (None: it is)."""
         e = self.e
         axes, extents = self.windows.axes[:-1], self.windows.extents[:-1]
         indices: list[Ix] = []
         inside: SSAValue | None = None
-        for axis, extent in zip(reversed(axes[1:]), reversed(extents[1:])):
-            size = e.dim(extent)
-            indices.append(row % size)
-            valid = indices[-1].compare("slt", e.dim(axis.out))
+        for number in reversed(range(len(axes))):
+            index = row if number == 0 else row % e.dim(extents[number])
+            row = row // e.dim(extents[number])
+            indices.append(index)
+            if number == 0 and self.output_phases == 1:
+                continue
+            valid = index.compare("slt", widths[number])
             inside = valid if inside is None else e.both(inside, valid)
-            row = row // size
-        return [row, *reversed(indices)], inside
+        return indices[::-1], inside
 
     def store_channels(
         self,
@@ -378,7 +409,7 @@ class ConvBuilder:
             value = e.load_vector(sums, loop.index * pitch + from_sum, tile.lanes)
             value = self.products.narrow(e, value, stored_type(self.op))
             indices = [number, loop.index + channel, *position]
-            self.context.store(self.op, [value], [plain(i) for i in indices], mask)
+            self.context.store(self.op, [value], [plain(i) for i in indices], mask, -1, self.column_stride())
 
 
 def flat_epilogue(context: TemplateContext, op: kernel.TemplateOp, axes: int) -> bool:

@@ -7,11 +7,9 @@ from dataclasses import dataclass
 from xdsl.ir import SSAValue
 
 from ...dialects.dims import Dim
-from ..loop_builder import INDEX
-from ..template import TemplateContext
 from .emit import Emitter, Ix
 from .register_tile import Products
-from .window import ONE, Windows
+from .window import Windows
 
 
 @dataclass(frozen=True)
@@ -128,13 +126,3 @@ class PhaseImage:
             return []
 
         e.nest([e.dim(a.kernel) for a in windows.axes], [], write)
-
-
-def phase_image(context: TemplateContext, e: Emitter, products: Products, windows: Windows) -> tuple[PhaseImage, SSAValue | None]:
-    """The copier, and the table of its taps; none where there is one tap."""
-    image = PhaseImage(e, products, windows)
-    if windows.taps == ONE:
-        return image, None
-    table = context.scratch(INDEX, windows.taps)
-    image.write_table(table)
-    return image, table
