@@ -27,13 +27,14 @@ from ..dialects.dims.expression import (
 )
 from ..dialects.dims.interval import (
     Bound,
-    Interval,
-    default_range,
     inf,
     interval,
     is_signed,
     lower_bound,
     upper_bound,
+)
+from ..dialects.dims.interval import (
+    Ranges as SymbolRanges,
 )
 
 Relation: TypeAlias = Literal["==", "<="]
@@ -88,8 +89,20 @@ class Condition:
 
 
 def broadcast_condition(a: Dim, b: Dim) -> str:
-    """The condition that two sizes (>= 0) broadcast: they agree or one of them is 1; no factor leaves 64 bits."""
-    return f"({a} - ({b}))*min({a} - 1, 1)*min({b} - 1, 1) == 0"
+    """The condition that two sizes broadcast: the least of |a - b|, |a - 1| and |b - 1| is 0."""
+    return f"min(max({a}, {b}) - min({a}, {b}), max({a} - 1, 1 - ({a})), max({b} - 1, 1 - ({b}))) == 0"
+
+
+_BROADCAST = re.compile(
+    r"min\(max\((?P<a>.+), (?P<b>.+)\) - min\((?P=a), (?P=b)\), "
+    r"max\((?P=a) - 1, 1 - \((?P=a)\)\), max\((?P=b) - 1, 1 - \((?P=b)\)\)\) == 0"
+)
+
+
+def broadcast_pair(text: str) -> tuple[Dim, Dim] | None:
+    """The two sizes of a condition that `broadcast_condition` made; None for other conditions."""
+    match = _BROADCAST.fullmatch(text)
+    return None if match is None else (as_dim(match["a"]), as_dim(match["b"]))
 
 
 @dataclass(frozen=True)
@@ -114,9 +127,10 @@ class Facts:
 
     def __init__(self, ranges: Ranges | None = None, assumptions: Iterable[str] = ()) -> None:
         self._solved: dict[str, Dim] = {}
-        self._ranges: dict[str, Interval] = {}
+        self._ranges = SymbolRanges()
         self._equations: list[tuple[int, Monomial, Dim]] = []  # coefficient * monomial == rest
         self._nonnegative: list[Dim] = []
+        self._broadcasts: set[frozenset[Dim]] = set()
         self._fresh = 0
         self.assumptions: list[str] = []
         for name, (low, high) in (ranges or {}).items():
@@ -126,8 +140,9 @@ class Facts:
 
     def copy(self) -> Facts:
         new = Facts()
-        new._solved, new._ranges = dict(self._solved), dict(self._ranges)
+        new._solved, new._ranges = dict(self._solved), self._ranges.copy()
         new._equations, new._nonnegative = list(self._equations), list(self._nonnegative)
+        new._broadcasts = set(self._broadcasts)
         new._fresh, new.assumptions = self._fresh, list(self.assumptions)
         return new
 
@@ -136,6 +151,11 @@ class Facts:
     def assume(self, condition: str | Condition) -> None:
         """Adds a fact.  Raises DimError for text that is none, Contradiction where it cannot hold with the others."""
         if isinstance(condition, str):
+            pair = broadcast_pair(condition)
+            if pair is not None:
+                self._broadcasts.add(frozenset(pair))
+                self.assumptions.append(condition)
+                return
             condition = Condition.parse(condition)
         self.assumptions.append(str(condition))
         if condition.op == "<=":
@@ -150,15 +170,12 @@ class Facts:
     def _new(self, low: Bound, high: Bound) -> Dim:
         """An internal symbol of this range."""
         name = self._name(signed=low < 0)
-        self._ranges[name] = (low, high)
+        self._ranges.set(name, low, high)
         return Dim.symbol(name)
-
-    def _symbol_range(self, name: str) -> Interval:
-        return self._ranges.get(name) or default_range(name)
 
     def _solve(self, name: str, value: Dim) -> None:
         """Puts `value` in place of a symbol everywhere, keeping what the symbol's range says."""
-        low, high = self._symbol_range(name)
+        low, high = self._ranges(name)
         one = {name: value}
         self._solved = {n: d.subs(one) for n, d in self._solved.items()}
         self._solved[name] = value
@@ -182,24 +199,24 @@ class Facts:
             if high != inf:
                 self._assume_nonnegative(int(high) - known, f"the range of {name}")
             return
-        old = self._symbol_range(name)
+        old = self._ranges(name)
         low, high = max(low, old[0]), min(high, old[1])
         if low > high:
             raise Contradiction(f"no value is left for {name}")
         if low == high:
-            self._ranges[name] = (low, high)
+            self._ranges.set(name, low, high)
             self._solve(name, as_dim(int(low)))
         elif low >= 0 and (low > 0 or is_signed(name)):
-            self._ranges[name] = (low, high)
+            self._ranges.set(name, low, high)
             self._solve(name, self._new(0, high - low) + int(low))
         else:
-            self._ranges[name] = (low, high)
+            self._ranges.set(name, low, high)
 
     def _assume_nonnegative(self, d: Dim, text: str) -> None:
         """d >= 0, for d in internal symbols."""
-        if lower_bound(d, self._symbol_range) >= 0:
+        if lower_bound(d, self._ranges) >= 0:
             return
-        if upper_bound(d, self._symbol_range) < 0:
+        if upper_bound(d, self._ranges) < 0:
             raise Contradiction(f"{text} cannot hold")
         linear = list(_linear_symbols(d))
         if len(d.symbols) == 1 and linear:
@@ -209,8 +226,8 @@ class Facts:
             if _coefficient(d, symbol) != 1 or self._fresh >= _MAX_INTERNAL:
                 continue
             rest = Dim.symbol(symbol.name) - d
-            if interval(rest, self._symbol_range)[0] >= 0:
-                self._solve(symbol.name, rest + self._new(0, self._symbol_range(symbol.name)[1]))
+            if interval(rest, self._ranges)[0] >= 0:
+                self._solve(symbol.name, rest + self._new(0, self._ranges(symbol.name)[1]))
                 return
         self._nonnegative.append(d)
 
@@ -227,7 +244,7 @@ class Facts:
         d = self.known(d)
         if d is ZERO:
             return
-        if lower_bound(d, self._symbol_range) > 0 or upper_bound(d, self._symbol_range) < 0:
+        if lower_bound(d, self._ranges) > 0 or upper_bound(d, self._ranges) < 0:
             raise Contradiction(f"{text} cannot hold")
         if _never_zero(d):
             raise Contradiction(f"{text} cannot hold")
@@ -262,11 +279,11 @@ class Facts:
             if _coefficient(x, symbol) != 1 or symbol.name in k.symbols:
                 continue
             rest = Dim.symbol(symbol.name) - x
-            low = interval(x, self._symbol_range)[0]
-            bound = (0, inf) if low >= 0 and interval(k, self._symbol_range)[0] >= 0 else (-inf, inf)
+            low = interval(x, self._ranges)[0]
+            bound = (0, inf) if low >= 0 and interval(k, self._ranges)[0] >= 0 else (-inf, inf)
             self._solve(symbol.name, k * self._new(*bound) + remainder + rest)
             return True
-        if interval(x, self._symbol_range)[0] >= 0 and interval(k, self._symbol_range)[0] >= 0:
+        if interval(x, self._ranges)[0] >= 0 and interval(k, self._ranges)[0] >= 0:
             self._assume_zero(x - k * self._new(0, inf) - remainder, "a remainder")
             return True
         return False
@@ -295,7 +312,7 @@ class Facts:
     def range(self, d: Dim | int | str) -> tuple[int | None, int | None]:
         """Inclusive bounds; None where there is none."""
         d = self.known(d)
-        low, high = lower_bound(d, self._symbol_range), upper_bound(d, self._symbol_range)
+        low, high = lower_bound(d, self._ranges), upper_bound(d, self._ranges)
         return None if low == -inf else int(low), None if high == inf else int(high)
 
     def prove_eq(self, a: Dim | int | str, b: Dim | int | str) -> Proof:
@@ -325,6 +342,9 @@ class Facts:
     def prove(self, condition: str | Condition) -> Proof:
         """Does the condition always hold?"""
         if isinstance(condition, str):
+            pair = broadcast_pair(condition)
+            if pair is not None:
+                return self.prove_broadcast(*pair)
             condition = Condition.parse(condition)
         ask = self.prove_eq if condition.op == "==" else self.prove_le
         return ask(condition.left, condition.right)
@@ -337,6 +357,8 @@ class Facts:
 
     def prove_broadcast(self, a: Dim, b: Dim) -> Proof:
         """Do the two sizes broadcast: are they equal, or is one of them 1?"""
+        if frozenset((a, b)) in self._broadcasts:
+            return _YES
         if self.prove_eq(a, b) or self.prove_eq(a, 1) or self.prove_eq(b, 1):
             return _YES
         never = [self.prove_eq(*p).answer is False for p in ((a, b), (a, 1), (b, 1))]
@@ -345,7 +367,7 @@ class Facts:
         return Proof(None, f"{a} == {b}")
 
     def _is_nonnegative(self, d: Dim, depth: int = 2) -> bool:
-        if lower_bound(d, self._symbol_range) >= 0:
+        if lower_bound(d, self._ranges) >= 0:
             return True
         if depth and self._nonnegative:
             mine = {m for _, m in d.terms if m}

@@ -372,6 +372,8 @@ def _rewritten(sums: dict[Monomial, int], monomial: Monomial, factor: tuple[Atom
         return None
     one, other = _multiply_monomials(rest, first), _multiply_monomials(rest, second)
     p, q = sums.get(one, 0), sums.get(other, 0)
+    if not (p and q) and not _may_shorten(sums, rest, total, -p if p else -(q // k)):
+        return None
     # p*first + q*second, where first + k*second == total
     choices = [_replaced(sums, rest, total, {one: -p, other: -k * p}, p)]
     if q % k == 0:
@@ -381,6 +383,15 @@ def _rewritten(sums: dict[Monomial, int], monomial: Monomial, factor: tuple[Atom
     else:
         best = min(choices, key=lambda s: (len(s), -s.get(one, 0), -s.get(other, 0)))
     return None if best == sums else best
+
+
+def _may_shorten(sums: dict[Monomial, int], rest: Monomial, total: Dim, times: int) -> bool:
+    """Whether taking away `times * rest * total` removes as many terms as it adds."""
+    gain = 0
+    for c, m in total.terms:
+        there = sums.get(_multiply_monomials(rest, m), 0)
+        gain += (there == c * times) - (there == 0)
+    return gain >= 0
 
 
 def _replaced(

@@ -38,12 +38,34 @@ def default_range(name: str) -> Interval:
     return _INT64 if is_signed(name) else _SIZE
 
 
+class Ranges:
+    """Ranges of symbols, by default those of their names; it remembers the intervals of calls while it is unchanged."""
+
+    def __init__(self, known: dict[str, Interval] | None = None) -> None:
+        self._known = dict(known or {})
+        self.calls: dict[Call, Interval] = {}
+
+    def __call__(self, name: str) -> Interval:
+        return self._known.get(name) or default_range(name)
+
+    def set(self, name: str, low: Bound, high: Bound) -> None:
+        """Changes the range of a symbol."""
+        self._known[name] = (low, high)
+        self.calls.clear()
+
+    def copy(self) -> Ranges:
+        """The same ranges, to change apart."""
+        return Ranges(self._known)
+
+
 def times(a: Bound, b: Bound) -> Bound:
     """a * b, where 0 * infinity is 0."""
     return 0 if a == 0 or b == 0 else a * b
 
 
 def product(a: Interval, b: Interval) -> Interval:
+    if a[0] >= 0 and b[0] >= 0:
+        return times(a[0], b[0]), times(a[1], b[1])
     corners = [times(x, y) for x in a for y in b]
     return min(corners), max(corners)
 
@@ -100,7 +122,12 @@ def _atom_interval(atom: Symbol | Call, symbol_range: SymbolRange) -> Interval:
         if atom.bounds is None:
             atom.bounds = call_interval(atom, default_range)
         return atom.bounds
-    return call_interval(atom, symbol_range)
+    if not isinstance(symbol_range, Ranges):
+        return call_interval(atom, symbol_range)
+    found = symbol_range.calls.get(atom)
+    if found is None:
+        found = symbol_range.calls[atom] = call_interval(atom, symbol_range)
+    return found
 
 
 def _power(base: Interval, exponent: int) -> Interval:
@@ -137,6 +164,7 @@ def interval(dim: Dim, symbol_range: SymbolRange = default_range) -> Interval:
 # --- relaxation -------------------------------------------------------------------------------------------------------
 
 _STEPS = 48  # expressions tried for one bound; past it the plain interval stands
+_TERMS = 24  # longer expressions have their plain interval
 
 
 def lower_bound(dim: Dim, symbol_range: SymbolRange = default_range) -> Bound:
@@ -159,7 +187,7 @@ def _ceil_div(a: Bound, b: int) -> Bound:
 
 def _lower(dim: Dim, symbol_range: SymbolRange, budget: list[int]) -> Bound:
     best = interval(dim, symbol_range)[0]
-    if best >= 0 or budget[0] <= 0:
+    if best >= 0 or budget[0] <= 0 or len(dim.terms) > _TERMS:
         return best
     for coefficient, monomial in dim.terms:
         for atom, exponent in monomial:

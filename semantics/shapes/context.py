@@ -248,7 +248,10 @@ class Context:
 
     def divides(self, k: Dim | int, d: Dim, why: str) -> None:
         """States that d is a multiple of k."""
-        self.require(f"{d % k} == 0", why)
+        rest = d % k
+        if len(rest.terms) == 1:  # a remainder times a number is 0 where the remainder is
+            rest = Dim.of_terms([(1, rest.terms[0][1])])
+        self.require(f"{rest} == 0", why)
 
     def broadcast_dim(self, a: Dim, b: Dim) -> Dim:
         """The size that two sizes broadcast to; states that they do."""
