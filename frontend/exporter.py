@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any, cast
 
 import numpy as np
@@ -16,7 +16,7 @@ from google.protobuf.message import Message
 from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto, defs
 from xdsl.dialects.builtin import ArrayAttr, ModuleOp
 from xdsl.dialects.func import FuncOp, ReturnOp
-from xdsl.ir import Attribute, Block, Operation, OpResult, SSAValue
+from xdsl.ir import Attribute, Block, BlockArgument, Operation, OpResult, SSAValue
 
 from ..dialects import dims, onnx
 from ..dialects.onnx import model as names
@@ -355,7 +355,9 @@ class GraphWriter:
         node.CopyFrom(source.nodes[group.node])
         inputs = [self.name(v) if v is not None else "" for v in group.inputs]
         for at in group.unread:
-            inputs[at] = node.input[at]
+            value = self._unread(group, at)
+            assert value is not None
+            inputs[at] = self.name(value)
         listed = list(node.output)
         made = {id(r) for op in group.members for r in op.results}
         outputs: list[str] = []
@@ -381,11 +383,11 @@ class GraphWriter:
         for op in self.block.ops:
             if WHOLE in op.attributes:
                 group = group_at(op)
-                if group is not None and group.node in source.nodes and self._is_whole(group, source.nodes[group.node]):
+                if group is not None and group.node in source.nodes and self._is_whole(group):
                     found[id(op)] = group
         return found
 
-    def _is_whole(self, group: Group, came: NodeProto) -> bool:
+    def _is_whole(self, group: Group) -> bool:
         """Whether nothing outside reads what is inside the group, and what it does not read is still there."""
         inside = {id(op) for op in group.members}
         results = {id(r) for r in group.results if r is not None}
@@ -393,16 +395,41 @@ class GraphWriter:
             for result in op.results:
                 if id(result) not in results and any(not _within(use.operation, inside) for use in result.uses):
                     return False
-        return all(self._still_there(came.input[at]) for at in group.unread)
+        return all(self._unread(group, at) is not None for at in group.unread)
 
-    def _still_there(self, name: str) -> bool:
-        """Whether an initializer or an input of that name is still what the file has."""
-        if self.came is None:
-            return False
-        now, before = _constant_named(self.block, name), _constant_named(self.came[1], name)
-        if now is not None and before is not None:
-            return now.properties == before.properties
-        return any(self._names.get(a) == name for a in self.block.args)
+    def _unread(self, group: Group, index: int) -> SSAValue | None:
+        """The value, as it is now, that the group's node reads in the file; None where it is gone or has changed."""
+        source = self.exporter.source
+        assert source is not None
+        before = cast("onnx.VersionedOp | onnx.CallOp", source.ops[group.node]).operand_at(index)
+        assert before is not None
+        writer: GraphWriter | None = self
+        while writer is not None:
+            found = writer.value_for(before)
+            if found is not None:
+                return found
+            writer = writer.outer
+        return None
+
+    def value_for(self, before: SSAValue) -> SSAValue | None:
+        """The value of this block that is what the file's value was; None where there is none."""
+        if self.came is None or _block_of(before) is not self.came[1]:
+            return None
+        if isinstance(before, BlockArgument):
+            return self.block.args[before.index] if before.index < len(self.block.args) else None
+        assert isinstance(before, OpResult)
+        op = before.op
+        if isinstance(op, onnx.InitializerOp):
+            now = _constant_named(self.block, text_of(op.sym))
+        else:
+            now = self._by_node.get(onnx_node(op))
+        if now is None or not _is_untouched(now, op):
+            return None
+        return now.results[before.index]
+
+    @cached_property
+    def _by_node(self) -> dict[int | None, Operation]:
+        return {onnx_node(op): op for op in self.block.ops}
 
     def _write_standard(self, op: onnx.OnnxOp) -> None:
         """An op that the file does not have: at the model's opset, by a rule where its form was another then."""
@@ -714,6 +741,11 @@ def _body_inputs(op: Operation, index: int) -> list[str]:
 def _wanted_name(value: SSAValue) -> str | None:
     owner = value.owner
     return text_of(owner.sym) if isinstance(owner, onnx.InitializerOp) else value_name(value)
+
+
+def _block_of(value: SSAValue) -> Block | None:
+    owner = value.owner
+    return owner if isinstance(owner, Block) else owner.parent
 
 
 def _constant_named(block: Block, name: str) -> onnx.InitializerOp | None:
