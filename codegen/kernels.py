@@ -215,6 +215,7 @@ def _report_function(state: ModuleState) -> str:
 def _parallel(scope: Scope, op: Operation) -> None:
     """Outlines the region; runs it here where one thread is enough, else by the context's `parallel_for`."""
     assert isinstance(op, kernel.ParallelOp)
+    _refuse_nesting(op)
     f, state = scope.f, scope.module
     extent, grain = scope.values[op.extent], scope.values[op.grain]
     captured = _captured(op)
@@ -248,6 +249,15 @@ def _parallel(scope: Scope, op: Operation) -> None:
     assert code is not None
     f.cond_br(f.icmp("eq", code, f.const(0, I32)), after, (), failure, (code,))
     f.at(after)
+
+
+def _refuse_nesting(op: kernel.ParallelOp) -> None:
+    """A range inside of a range would share its thread's number, and so its scratch, with others."""
+    outer = op.parent_op()
+    while outer is not None:
+        if isinstance(outer, kernel.ParallelOp):
+            raise TranslateError("kernel.parallel inside of kernel.parallel")
+        outer = outer.parent_op()
 
 
 def _captured(op: kernel.ParallelOp) -> list[SSAValue]:

@@ -49,8 +49,8 @@ def _bytes(element: Attribute) -> int:
 
 def _load(scope: Scope, op: Operation) -> None:
     """memref.load and vector.load."""
-    base, index = operands(scope, op)
     element = _element(op.operands[0])
+    base, index = operands(scope, op)
     result = op.results[0]
     type_ = scope.type(result.type)
     f = scope.f
@@ -60,15 +60,15 @@ def _load(scope: Scope, op: Operation) -> None:
 
 def _store(scope: Scope, op: Operation) -> None:
     """memref.store and vector.store."""
-    value, base, index = operands(scope, op)
     element = _element(op.operands[1])
+    value, base, index = operands(scope, op)
     f = scope.f
     f.store(to_memory(f, value), f.gep(base, index, element), _bytes(element))
 
 
 def _masked_load(scope: Scope, op: Operation) -> None:
-    base, index, mask, passthru = operands(scope, op)
     element = _element(op.operands[0])
+    base, index, mask, passthru = operands(scope, op)
     type_ = scope.type(op.results[0].type)
     f = scope.f
     loaded = f.masked_load(f.gep(base, index, element), mask, to_memory(f, passthru), _bytes(element))
@@ -76,8 +76,8 @@ def _masked_load(scope: Scope, op: Operation) -> None:
 
 
 def _masked_store(scope: Scope, op: Operation) -> None:
-    base, index, mask, value = operands(scope, op)
     element = _element(op.operands[0])
+    base, index, mask, value = operands(scope, op)
     f = scope.f
     f.masked_store(to_memory(f, value), f.gep(base, index, element), mask, _bytes(element))
 

@@ -104,6 +104,9 @@ class Scope:
 
     def dim(self, expression: Dim) -> SSAValue:
         """The value of a dimension expression."""
+        unknown = sorted(expression.symbols - self.dims.keys())
+        if unknown:
+            raise TranslateError(f"the expression {expression} is not in the kernel's symbols: {', '.join(unknown)}")
         return self.once(lambda: self._dim_builder.value(expression))
 
     def error_block(self) -> Block:

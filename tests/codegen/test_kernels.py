@@ -8,7 +8,7 @@ import pytest
 from harness import TARGETS, Compiled, parse
 from sardonyx.codegen.kernels import checks_of, kernel_to_llvm
 from sardonyx.codegen.scope import TranslateError
-from sardonyx.dialects.target import AVX512, Target
+from sardonyx.dialects.target import Target
 
 pytestmark = pytest.mark.parametrize("target", TARGETS, ids=lambda t: t.cpu)
 
@@ -420,7 +420,30 @@ def test_origin_is_threaded(target: Target) -> None:
     assert seen == {"array<i64: 3>", "array<i64: 4>", "array<i64: 5, 6>"}
 
 
-def test_unknown_operations_are_refused(target: Target) -> None:
-    (function,) = parse(kernel("%d0: index, %x: memref<?xf32>", "%r = memref.dim %x, %c0 : memref<?xf32>")).ops
-    with pytest.raises(TranslateError, match=r"memref\.dim"):
-        kernel_to_llvm(function, AVX512, "k")  # type: ignore[arg-type]
+REFUSED = {
+    r"memref\.dim": "%r = memref.dim %x, %c0 : memref<?xf32>",
+    "not in the kernel's symbols: d3": '%r = kernel.dim <"d3 + 1">',
+    "inside of": """
+  "kernel.parallel"(%d0, %c1) ({
+  ^bb0(%a: index, %b: index, %c: index):
+    "kernel.parallel"(%d0, %c1) ({
+    ^bb0(%d: index, %e: index, %f: index):
+      "kernel.yield"() : () -> ()
+    }) : (index, index) -> ()
+    "kernel.yield"() : () -> ()
+  }) : (index, index) -> ()
+""",
+    "only vectors of one dimension": "%r = arith.constant dense<0.0> : vector<2x2xf32>",
+    "memrefs are flat": "%a = memref.alloca() : memref<2x2xf32>\n %r = memref.load %a[%c0, %c0] : memref<2x2xf32>",
+    r"size that is not known": "%r = memref.alloca(%d0) : memref<?xf32>",
+    "widen to f32 first": "%h = arith.constant 1.0 : f16\n %r = math.exp %h : f16",
+    "no attribute kernel.thread_scratch": '%r = "kernel.scratch"(%d0) <{offset = #dims.shape<"0">,'
+    ' size = #dims.shape<"1">}> : (index) -> memref<?xf32>',
+}
+
+
+@pytest.mark.parametrize("message", REFUSED)
+def test_what_has_no_translation_is_refused(target: Target, message: str) -> None:
+    (function,) = parse(kernel("%d0: index, %x: memref<?xf32>", REFUSED[message])).ops
+    with pytest.raises(TranslateError, match=message):
+        kernel_to_llvm(function, target, "k")  # type: ignore[arg-type]
