@@ -30,7 +30,7 @@ from ..semantics.known import constant_value
 from ..semantics.weights import WeightStore
 from .dim_nodes import DimWriter, Symbols
 from .downgrade import RULES, Downgrade
-from .importer import Reader, header_of
+from .importer import Reader, header_of, refuse_bad_text
 from .protos import add_attribute, array_proto, sparse_proto, tensor_proto
 from .types import type_proto_of
 from .wire import RAW_DATA, field_bytes
@@ -45,7 +45,13 @@ def export_model(module: ModuleOp, weights: WeightStore, *, embed_external: bool
     Raises UnsupportedError for an op that the model's opset cannot express, or that is of no graph level; ModelError
     where the file had fields that this version of ONNX does not know, which would be lost.
     """
-    return _Exporter(module, weights, embed_external).model()
+    exporter = _Exporter(module, weights, embed_external)
+    try:
+        return exporter.model()
+    except UnicodeDecodeError:
+        if exporter.source is not None:
+            refuse_bad_text(exporter.source.proto)
+        raise
 
 
 class _Exporter:

@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from google.protobuf.message import DecodeError
+from google.protobuf.descriptor import FieldDescriptor
+from google.protobuf.message import DecodeError, Message
 from onnx import (
     AttributeProto,
     FunctionProto,
@@ -150,8 +151,9 @@ class Reader:
             self.module = self._module()
         except _NotYet as missing:
             raise ModelError(f"{missing.where} reads '{missing.name}', which nothing defines") from None
-        except UnicodeDecodeError as error:
-            raise ModelError(f"the file is damaged: a name is no UTF-8 ({error.reason})") from None
+        except (TypeError, AttributeError, UnicodeDecodeError):
+            refuse_bad_text(self.proto)  # protobuf gives a string that is no UTF-8 as bytes
+            raise
 
     # The module
 
@@ -283,6 +285,7 @@ class Reader:
         node = self._next_id
         self._next_id += 1
         domain, op_type = names.normal_domain(proto.domain), proto.op_type
+        "".join((proto.name, domain, op_type))  # a TypeError where one is no text
         self._infos[node] = NodeInfo(proto.name, op_type, *scope_and_line(proto))
         operands = [self._operand(name, scope, proto) for name in proto.input]
         try:
@@ -733,6 +736,16 @@ def parse(data: bytes) -> ModelProto:
         return ModelProto.FromString(data)
     except DecodeError as error:
         raise ModelError(f"the file is no ONNX model, or damaged: {error}") from None
+
+
+def refuse_bad_text(message: Message, where: str = "the model") -> None:
+    """Raises ModelError where a text in the message is no UTF-8."""
+    for descriptor, value in message.ListFields():
+        for entry in value if descriptor.is_repeated else (value,):
+            if isinstance(entry, Message):
+                refuse_bad_text(entry, f"{where}.{descriptor.name}")
+            elif descriptor.type == FieldDescriptor.TYPE_STRING and isinstance(entry, bytes):
+                raise ModelError(f"the file is damaged: a text in {where}.{descriptor.name} is no UTF-8: {entry[:40]}")
 
 
 # Order
