@@ -33,7 +33,7 @@ def run_template(
     if (accumulate := _ACCUMULATING.get(name)) is not None:
         # sums in the type in which they reach the epilogue
         wide = [i.astype(types[0]) if i.dtype.kind not in "iub" else i for i in inputs]
-        return [np.asarray(accumulate(wide, config, binding)).astype(types[0], copy=False)]
+        return [np.asarray(accumulate(wide, config, binding, outputs[0])).astype(types[0], copy=False)]
     return _by_reference(name, config, inputs, outputs, types)
 
 
@@ -45,7 +45,10 @@ def _integers(config: Mapping[str, Attribute], name: str, binding: Binding) -> l
     return [int(v) for v in value.get_values()]
 
 
-def _matmul(inputs: Sequence[Array], config: Mapping[str, Attribute], binding: Binding) -> Array:
+Accumulate = Callable[[Sequence[Array], Mapping[str, Attribute], Binding, Array], Array]
+
+
+def _matmul(inputs: Sequence[Array], config: Mapping[str, Attribute], binding: Binding, output: Array) -> Array:
     a, b = inputs
     if "trans_a" in config:
         a = np.swapaxes(a, -1, -2)
@@ -55,22 +58,32 @@ def _matmul(inputs: Sequence[Array], config: Mapping[str, Attribute], binding: B
     return np.asarray(y)
 
 
-def _convolution(name: str) -> Callable[[Sequence[Array], Mapping[str, Attribute], Binding], Array]:
-    def run(inputs: Sequence[Array], config: Mapping[str, Attribute], binding: Binding) -> Array:
-        attributes: dict[str, object] = {
-            key: plain(value) if key == "group" else _integers(config, key, binding) for key, value in config.items()
-        }
-        [y] = REFERENCE["", name](list(inputs), attributes)
-        return np.asarray(y)
-
-    return run
+def _conv(inputs: Sequence[Array], config: Mapping[str, Attribute], binding: Binding, output: Array) -> Array:
+    [y] = REFERENCE["", "Conv"](list(inputs), _geometry(config, binding))
+    return np.asarray(y)
 
 
-_ACCUMULATING = {
-    "matmul": _matmul,
-    "conv": _convolution("Conv"),
-    "conv_transpose": _convolution("ConvTranspose"),
-}
+def _geometry(config: Mapping[str, Attribute], binding: Binding) -> dict[str, Any]:
+    lists = ("pads", "strides", "dilations", "output_padding")
+    return {"group": plain(config["group"])} | {k: _integers(config, k, binding) for k in lists if k in config}
+
+
+def _conv_transpose(inputs: Sequence[Array], config: Mapping[str, Attribute], binding: Binding, output: Array) -> Array:
+    """The result's sizes say how far it goes: `output_padding` is what they are more than the input reaches."""
+    x, w = inputs
+    attributes = _geometry(config, binding)
+    rank = x.ndim - 2
+    pads, strides, dilations = attributes["pads"], attributes["strides"], attributes["dilations"]
+    reach = [
+        (x.shape[2 + k] - 1) * strides[k] + (w.shape[2 + k] - 1) * dilations[k] + 1 - pads[k] - pads[rank + k]
+        for k in range(rank)
+    ]
+    attributes["output_padding"] = [n - r for n, r in zip(output.shape[2:], reach)]
+    [y] = REFERENCE["", "ConvTranspose"]([x, w], attributes)
+    return np.asarray(y)
+
+
+_ACCUMULATING: dict[str, Accumulate] = {"matmul": _matmul, "conv": _conv, "conv_transpose": _conv_transpose}
 
 
 def _by_reference(

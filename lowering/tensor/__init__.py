@@ -17,13 +17,13 @@ from ...dialects.dims import ShapeAttr, dims_of
 from ...semantics.known import constant_value
 from .arithmetic import ARITHMETIC
 from .casts import CASTS
-from .element_kinds import element_of_value
+from .element_kinds import NotLowered, element_of_value
 from .elementary import ELEMENTARY
 from .emit import Emitter, TooManyIndices, emit_function, tensor_of
 from .gathers import GATHERS
 from .graph import Leaf, Literal, Node, Sizes
 from .movement import MOVEMENT
-from .operators import NotLowered, Operands, Rule
+from .operators import Operands, Rule
 from .plan import Plan
 from .reductions import REDUCTIONS
 from .resize import RESIZE

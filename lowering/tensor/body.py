@@ -364,6 +364,8 @@ class Body:
         return self.scalars.narrow(self.scalars.constant(float(value), element.compute), element)
 
     def sizes(self, node: Sizes, index: Index) -> SSAValue:
+        if not node.exprs:
+            return self.scalars.constant(0, node.element)  # of an empty tensor nothing is read
         at = self.space.linearize(index, node.dims)
         if at.is_const:
             return self._size(node.exprs[at.value], node.element)

@@ -17,6 +17,10 @@ from xdsl.dialects.builtin import (
 from xdsl.ir import Attribute, SSAValue
 
 
+class NotLowered(NotImplementedError):
+    """The op, or this form of it, has no tensor-level lowering: it is to be hosted."""
+
+
 @dataclass(frozen=True)
 class Element:
     """One element type. `kind` is f (float), i (signed), u (unsigned) or b (bool); `ir` is what tensors hold.
@@ -78,7 +82,7 @@ _INTEGERS = {(e.kind, e.bits): e for e in (I8, I16, I32, I64, U8, U16, U32, U64)
 
 @cache
 def element_of(type_: Attribute) -> Element:
-    """The element for an element type of the graph level.  Raises NotImplementedError for one that kernels lack."""
+    """The element for an element type of the graph level.  Raises NotLowered for one that kernels lack."""
     if isinstance(type_, IntegerType):
         if type_.width.data == 1:
             return BOOL
@@ -87,7 +91,7 @@ def element_of(type_: Attribute) -> Element:
             return found
     elif (found := _FLOATS.get(type(type_))) is not None:
         return found
-    raise NotImplementedError(f"kernels do not compute with elements of type {type_}")
+    raise NotLowered(f"kernels do not compute with elements of type {type_}")
 
 
 def element_of_value(value: SSAValue) -> Element:

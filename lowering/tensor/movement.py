@@ -279,7 +279,8 @@ def space_to_depth(o: Operands) -> list[Node]:
     source, block = o[0], as_dim(o.attr("blocksize"))
     n, c, h, w = source.dims
     apart = reshaped(source, (n, c, h // block, block, w // block, block))
-    return [reshaped(transposed(apart, (0, 3, 5, 1, 2, 4)), o.dims())]
+    order = (0, 3, 5, 1, 2, 4) if o.attr("mode") == "DCR" else (0, 1, 3, 5, 2, 4)
+    return [reshaped(transposed(apart, order), o.dims())]
 
 
 def trilu(o: Operands) -> list[Node]:

@@ -13,16 +13,12 @@ from ...dialects import onnx
 from ...dialects.dims import Dim, dims_of
 from ...dialects.dims.expression import ONE
 from ...semantics.known import constant_value, known_dims
-from .element_kinds import I64, Element, element_of
+from .element_kinds import I64, Element, NotLowered, element_of
 from .graph import Combine, Dims, Literal, Node, Pointwise, Reduce, Scalar, Sizes, pointwise, with_unit_axes
 from .scalars import Scalars
 
 Rule: TypeAlias = "Callable[[Operands], Sequence[Node | None]]"
 """Gives the nodes of an op's results by formal position; None, or too few, for results that it does not have."""
-
-
-class NotLowered(NotImplementedError):
-    """The op, or this form of it, has no tensor-level lowering: it is to be hosted."""
 
 
 class Operands:
