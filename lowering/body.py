@@ -15,16 +15,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import TypeAlias
 
 from xdsl.dialects import arith, memref, scf, tensor, vector
-from xdsl.dialects.builtin import FloatAttr, IndexType, IntegerAttr, VectorType, i1
+from xdsl.dialects.builtin import DenseArrayBase, FloatAttr, IndexType, IntegerAttr, StringAttr, VectorType, i1, i32
 from xdsl.dialects.linalg import ops as linalg
 from xdsl.ir import Attribute, Block, BlockArgument, Operation, Region, SSAValue
 
 from ..dialects import kernel, vectorx
 from ..dialects.dims import as_dim
-from .loop_builder import INDEX, LoopBuilder, Scalar, element_of, vector_of
+from .loop_builder import INDEX, OVERFLOW, LoopBuilder, Scalar, element_of, vector_of
 
 
 @dataclass(frozen=True)
@@ -36,6 +37,12 @@ class Lanes:
 
 
 Value: TypeAlias = Lanes | SSAValue
+
+_SEGMENTS: tuple[dict[str, Attribute], dict[str, Attribute]] = (
+    {"operandSegmentSizes": DenseArrayBase.from_list(i32, [1, 1, 0, 0])},
+    {"operandSegmentSizes": DenseArrayBase.from_list(i32, [1, 1, 1, 1])},
+)
+"""A gather's operands, without and with a mask."""
 
 
 @dataclass(frozen=True)
@@ -118,16 +125,17 @@ class BodyEmitter:
             return uniform if self.lanes == 1 else self.builder.broadcast(uniform, self.lanes)
         if isinstance(value, Lanes):
             ramp = self._ramp(value.stride)
-            return ramp if value.base == 0 else self._pure(arith.AddiOp(self.vector(Lanes(value.base)), ramp))
+            return ramp if value.base == 0 else self._combine(arith.AddiOp, Lanes(value.base), ramp)
         return value
 
     def _ramp(self, stride: Scalar) -> SSAValue:
         """0, stride, 2 * stride, ..."""
-        step = self._pure(vectorx.StepOp(vector_of(INDEX, self.lanes)))
-        return step if stride == 1 else self._pure(arith.MuliOp(step, self.vector(Lanes(stride))))
+        step = self.builder.pure(vectorx.StepOp, (), vector_of(INDEX, self.lanes))
+        return step if stride == 1 else self._combine(arith.MuliOp, step, Lanes(stride))
 
-    def _pure(self, op: Operation) -> SSAValue:
-        return self.builder.hoisted(op).results[0]
+    def _combine(self, kind: type[Operation], a: Value, b: Value) -> SSAValue:
+        """An op on index vectors."""
+        return self.builder.pure(kind, (self.vector(a), self.vector(b)), self.type_of(INDEX), OVERFLOW)
 
     def type_of(self, element: Attribute) -> Attribute:
         """The type of one value a lane."""
@@ -140,27 +148,30 @@ class BodyEmitter:
         if isinstance(place, SSAValue):
             return place
         if isinstance(place, Splat):
-            return self.builder.hoisted(arith.ConstantOp(place.value)).result
+            return self.builder.literal(place.value)
         offset = self.offset(place, indices)
         builder = self.builder
         if isinstance(offset, Lanes) and (offset.stride == 0 or self.lanes == 1):
             if not self.guarded:
-                return builder.loaded(memref.LoadOp.get(place.base, [builder.index(offset.base)]), place.depth)
+                return builder.loaded(
+                    memref.LoadOp, (place.base, builder.index(offset.base)), place.element, place.depth
+                )
         elif isinstance(offset, Lanes) and offset.stride == 1:
             return self._contiguous(place, offset.base)
         element, mask = place.element, self.mask
-        zero = None if mask is None else builder.broadcast(builder.constant(0, element), self.lanes)
         result = vector_of(element, self.lanes)
-        return builder.loaded(vectorx.GatherOp(place.base, self.vector(offset), mask, zero, result), place.depth)
+        gathered = [place.base, self.vector(offset)]
+        if mask is not None:
+            gathered += [mask, builder.broadcast(builder.constant(0, element), self.lanes)]
+        return builder.loaded(vectorx.GatherOp, gathered, result, place.depth, _SEGMENTS[mask is not None])
 
     def _contiguous(self, place: Buffer, at: Scalar) -> SSAValue:
         builder, element = self.builder, place.element
+        index, result = builder.index(at), vector_of(element, self.lanes)
         if self.mask is None:
-            op = vector.LoadOp(place.base, [builder.index(at)], vector_of(element, self.lanes))
-        else:
-            zero = builder.broadcast(builder.constant(0, element), self.lanes)
-            op = vector.MaskedLoadOp(place.base, [builder.index(at)], self.mask, zero)
-        return builder.loaded(op, place.depth)
+            return builder.loaded(vector.LoadOp, (place.base, index), result, place.depth)
+        zero = builder.broadcast(builder.constant(0, element), self.lanes)
+        return builder.loaded(vector.MaskedLoadOp, (place.base, index, self.mask, zero), result, place.depth)
 
     def store(self, value: Value, place: Buffer, indices: Sequence[Value]) -> None:
         """Stores one element a lane (or a single one, where the indices are the same in all lanes)."""
@@ -195,7 +206,7 @@ class BodyEmitter:
                 if total == Lanes(0):
                     total = term
                 else:
-                    total = self._pure(arith.AddiOp(self.vector(total), term))
+                    total = self._combine(arith.AddiOp, total, term)
         return total
 
     def add(self, a: Value, b: Value) -> Value:
@@ -204,7 +215,7 @@ class BodyEmitter:
     def subtract(self, a: Value, b: Value) -> Value:
         if isinstance(a, Lanes) and isinstance(b, Lanes):
             return Lanes(self.builder.sub(a.base, b.base), self.builder.sub(a.stride, b.stride))
-        return self._pure(arith.SubiOp(self.vector(a), self.vector(b)))
+        return self._combine(arith.SubiOp, a, b)
 
     def multiply(self, a: Value, b: Value) -> Value:
         if isinstance(a, Lanes) and isinstance(b, Lanes):
@@ -212,7 +223,7 @@ class BodyEmitter:
                 a, b = b, a
             if b.stride == 0:
                 return Lanes(self.builder.mul(a.base, b.base), self.builder.mul(a.stride, b.base))
-        return self._pure(arith.MuliOp(self.vector(a), self.vector(b)))
+        return self._combine(arith.MuliOp, a, b)
 
     def split(self, index: Value, sizes: Sequence[Scalar]) -> list[Value]:
         """The row-major indices of a flat index; `sizes[0]` is not needed."""
@@ -224,8 +235,8 @@ class BodyEmitter:
 
     def _divide(self, op: type[arith.RemUIOp] | type[arith.DivUIOp], index: Value, size: Scalar) -> Value:
         if (uniform := self.scalar(index)) is not None:
-            return Lanes(self._pure(op(uniform, self.builder.index(size))))
-        return self._pure(op(self.vector(index), self.vector(Lanes(size))))
+            return Lanes(self.builder.pure(op, (uniform, self.builder.index(size)), INDEX))
+        return self.builder.pure(op, (self.vector(index), self.vector(Lanes(size))), self.type_of(INDEX))
 
     # Operations
 
@@ -268,6 +279,8 @@ def _elementwise(e: BodyEmitter, op: Operation, env: Mapping[SSAValue, Value]) -
     uniform = len(known) == len(values)
     operands = known if uniform else [e.vector(v) for v in values]
     types = [r.type if uniform else e.type_of(r.type) for r in op.results]
+    if len(types) == 1:
+        return [_tracked(e.builder.pure(type(op), operands, types[0], op.properties))]
     new = type(op).create(operands=operands, result_types=types, properties=op.properties)
     return [_tracked(r) for r in e.builder.hoisted(new).results]
 
@@ -280,7 +293,8 @@ def _constant(e: BodyEmitter, op: Operation, env: Mapping[SSAValue, Value]) -> S
     assert isinstance(op, arith.ConstantOp)
     if isinstance(op.value, IntegerAttr) and isinstance(op.value.type, IndexType):
         return [Lanes(op.value.value.data)]
-    return [e.builder.hoisted(arith.ConstantOp(op.value)).result]
+    assert isinstance(op.value, IntegerAttr | FloatAttr)
+    return [e.builder.literal(op.value)]
 
 
 def _dim(e: BodyEmitter, op: Operation, env: Mapping[SSAValue, Value]) -> Sequence[Value]:
@@ -335,6 +349,11 @@ def _remainder(e: BodyEmitter, a: Value, b: Value) -> Value | None:
     return Lanes(0) if b == Lanes(1) else None
 
 
+@cache
+def _name(key: str, value: str) -> Mapping[str, Attribute]:
+    return {key: StringAttr(value)}
+
+
 def _compare(e: BodyEmitter, op: Operation, env: Mapping[SSAValue, Value]) -> Sequence[Value]:
     """Compares of vectors are vectorx's: xDSL's arith has them for scalars only."""
     assert isinstance(op, arith.CmpiOp | arith.CmpfOp)
@@ -344,7 +363,7 @@ def _compare(e: BodyEmitter, op: Operation, env: Mapping[SSAValue, Value]) -> Se
     names = arith.CMPI_COMPARISON_OPERATIONS if isinstance(op, arith.CmpiOp) else arith.CMPF_COMPARISON_OPERATIONS
     lhs, rhs = map(e.vector, values)
     predicate = names[op.predicate.value.data]
-    return [e.builder.hoisted(vectorx.CompareOp(predicate, lhs, rhs, e.type_of(i1))).result]
+    return [e.builder.pure(vectorx.CompareOp, (lhs, rhs), e.type_of(i1), _name("predicate", predicate))]
 
 
 def _select(e: BodyEmitter, op: Operation, env: Mapping[SSAValue, Value]) -> Sequence[Value]:
@@ -358,7 +377,8 @@ def select(e: BodyEmitter, condition: Value, lhs: Value, rhs: Value) -> Value:
     """Chooses lane by lane."""
     scalar = e.scalar(condition)
     if scalar is None:
-        return e.builder.hoisted(vectorx.SelectOp(e.vector(condition), e.vector(lhs), e.vector(rhs))).result
+        operands = (e.vector(condition), e.vector(lhs), e.vector(rhs))
+        return e.builder.pure(vectorx.SelectOp, operands, operands[1].type)
     if isinstance(lhs, Lanes) and isinstance(rhs, Lanes) and lhs.stride == rhs.stride:
         base = e.builder.hoisted(arith.SelectOp(scalar, e.builder.index(lhs.base), e.builder.index(rhs.base))).result
         return Lanes(base, lhs.stride)
@@ -386,11 +406,12 @@ _CONVERSIONS: dict[type[Operation], str] = {
 def _convert(e: BodyEmitter, op: Operation, env: Mapping[SSAValue, Value]) -> Sequence[Value]:
     """Conversions are vectorx's for scalars too, so that both saturate the same way."""
     kind = op.kind.data if isinstance(op, vectorx.ConvertOp) else _CONVERSIONS[type(op)]
+    properties = _name("kind", kind)
     value = e.value(op.operands[0], env)
     scalar, element = e.scalar(value), op.results[0].type
     if scalar is not None:
-        return [_tracked(e.builder.hoisted(vectorx.ConvertOp(kind, scalar, element)).result)]
-    return [e.builder.hoisted(vectorx.ConvertOp(kind, e.vector(value), e.type_of(element))).result]
+        return [_tracked(e.builder.pure(vectorx.ConvertOp, (scalar,), element, properties))]
+    return [e.builder.pure(vectorx.ConvertOp, (e.vector(value),), e.type_of(element), properties)]
 
 
 def _extract(e: BodyEmitter, op: Operation, env: Mapping[SSAValue, Value]) -> Sequence[Value]:

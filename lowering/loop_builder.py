@@ -7,7 +7,7 @@ and common subexpressions by construction, so no later pass need find them.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
@@ -25,16 +25,19 @@ from xdsl.dialects.builtin import (
     i1,
 )
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
-from xdsl.rewriter import InsertPoint, Rewriter
 
 from ..dialects import kernel, vectorx
-from ..dialects.dims import Dim, as_dim
+from ..dialects.dims import Dim, ShapeAttr, as_dim
 from ..dialects.target import Target
 from .element_types import byte_width
 
 INDEX = IndexType()
 Scalar: TypeAlias = int | SSAValue
 """An index: known now, or computed by the kernel."""
+
+NO_PROPERTIES: Mapping[str, Attribute] = {}
+OVERFLOW: Mapping[str, Attribute] = {"overflowFlags": arith.IntegerOverflowAttr("none")}
+"""What arith's add, sub and mul of integers must have."""
 
 OpT = TypeVar("OpT", bound=Operation)
 
@@ -55,21 +58,39 @@ def vector_of(element: Attribute, lanes: int) -> VectorType:
     return VectorType(element, [lanes])
 
 
+@cache
+def _integer(value: int, element: IndexType | IntegerType) -> Mapping[str, Attribute]:
+    return {"value": IntegerAttr(value, element, truncate_bits=not isinstance(element, IndexType))}
+
+
+@cache
+def _float(text: str, element: Attribute) -> Mapping[str, Attribute]:
+    """By the number's text, since 0.0 == -0.0."""
+    return {"value": FloatAttr(float(text), element)}  # pyright: ignore[reportCallIssue, reportArgumentType]
+
+
+@cache
+def _dim(dim: Dim) -> Mapping[str, Attribute]:
+    return {"expr": ShapeAttr((dim,))}
+
+
 @dataclass
 class _Level:
     """An open block. While a deeper level is open, `child` is the op of this block that contains it."""
 
     block: Block
-    barrier: bool
-    """Nothing is placed outside of it (a region that becomes a function of its own)."""
-    speculative: bool
-    """The block may run zero times or under a condition: a load inside of it may be out of bounds outside."""
+    floor: int = 0
+    """The outermost level at which what is used here may be placed."""
+    load_floor: int = 0
+    """The outermost level at which a load used here may be placed."""
     child: Operation | None = None
     known: dict[tuple[object, ...], Operation] = field(default_factory=dict[tuple[object, ...], Operation])
 
-    @property
-    def point(self) -> InsertPoint:
-        return InsertPoint.at_end(self.block) if self.child is None else InsertPoint.before(self.child)
+    def add(self, op: Operation) -> None:
+        if self.child is None:
+            self.block.add_op(op)
+        else:
+            self.block.insert_op_before(op, self.child)
 
 
 @dataclass
@@ -95,7 +116,7 @@ class LoopBuilder:
 
     def __init__(self, entry: Block, target: Target) -> None:
         self.target = target
-        self._levels = [_Level(entry, barrier=True, speculative=False)]
+        self._levels = [_Level(entry)]
         self._depths = {entry: 0}
         self.origin: Attribute | None = None
         """The attribute `origin` of what is being built."""
@@ -121,10 +142,15 @@ class LoopBuilder:
     def _inside(
         self, op: Operation, block: Block, *, barrier: bool = False, speculative: bool = True
     ) -> Generator[None]:
-        top = self._levels[-1]
+        """Opens a level. Nothing is placed outside of a barrier, a region that becomes a function of its own; no load
+        outside of a speculative one, which may run zero times, so that the load may be out of bounds.
+        """
+        top, depth = self._levels[-1], len(self._levels)
         top.child = op
-        self._levels.append(_Level(block, barrier, speculative))
-        self._depths[block] = self.depth
+        floor = depth if barrier else top.floor
+        load_floor = depth if barrier or speculative else top.load_floor
+        self._levels.append(_Level(block, floor, load_floor))
+        self._depths[block] = depth
         yield
         self._levels.pop()
         del self._depths[block]
@@ -185,24 +211,21 @@ class LoopBuilder:
     def _place(self, op: OpT, level: _Level) -> OpT:
         if self.origin is not None:
             op.attributes["origin"] = self.origin
-        Rewriter.insert_op(op, level.point)
+        level.add(op)
         return op
 
     def floor(self) -> int:
         """The outermost level at which anything may be placed: the innermost parallel region."""
-        return max(d for d, level in enumerate(self._levels) if level.barrier)
+        return self._levels[-1].floor
 
     def load_floor(self) -> int:
         """The outermost level at which a load of this place may be placed."""
-        return max(d for d, level in enumerate(self._levels) if level.barrier or level.speculative or d == 0)
+        return self._levels[-1].load_floor
 
     def hoisted(self, op: OpT, least_depth: int = 0) -> OpT:
         """Puts a pure op at the outermost level where its operands are known, or returns its equal from there."""
-        if type(op) in _TRAPPING:
-            least_depth = max(least_depth, self.load_floor())
-        depth = max((least_depth, self.floor(), *map(self.depth_of, op.operands)))
-        level = self._levels[depth]
-        key = (type(op), tuple(op.operands), tuple(op.result_types), tuple(op.properties.values()))
+        level = self._home(type(op), op.operands, least_depth)
+        key = (type(op), *op.operands, *op.result_types, *op.properties.values())
         found = level.known.get(key)
         if found is not None:
             op.drop_all_references()
@@ -211,9 +234,44 @@ class LoopBuilder:
         level.known[key] = op
         return self._place(op, level)
 
-    def loaded(self, op: Operation, least_depth: int) -> SSAValue:
+    def _home(self, kind: type[Operation], operands: Iterable[SSAValue], least_depth: int) -> _Level:
+        top = self._levels[-1]
+        depth = max(least_depth, top.load_floor if kind in _TRAPPING else top.floor)
+        for operand in operands:
+            depth = max(depth, self.depth_of(operand))
+        return self._levels[depth]
+
+    def pure(
+        self,
+        kind: type[Operation],
+        operands: Sequence[SSAValue],
+        result: Attribute,
+        properties: Mapping[str, Attribute] = NO_PROPERTIES,
+        least_depth: int = 0,
+    ) -> SSAValue:
+        """`hoisted` for an op of one result, which is created only where there is no equal one yet.
+
+        The properties must be complete: defaults are not filled in.
+        """
+        level = self._home(kind, operands, least_depth)
+        # Attributes go by identity: hashing them costs more than an op, and the op that is found keeps them alive.
+        key = (kind, *operands, id(result), *map(id, properties.values()))
+        found = level.known.get(key)
+        if found is None:
+            found = kind.create(operands=operands, result_types=[result], properties=dict(properties))
+            level.known[key] = self._place(found, level)
+        return found.results[0]
+
+    def loaded(
+        self,
+        kind: type[Operation],
+        operands: Sequence[SSAValue],
+        result: Attribute,
+        least_depth: int,
+        properties: Mapping[str, Attribute] = NO_PROPERTIES,
+    ) -> SSAValue:
         """Places a load of contents that are complete from level `least_depth` on, or returns its equal."""
-        return self.hoisted(op, max(least_depth, self.load_floor())).results[0]
+        return self.pure(kind, operands, result, properties, max(least_depth, self.load_floor()))
 
     def checked(self, op: kernel.CheckOp) -> None:
         """Places a check on what is the same in inner loops outside of them."""
@@ -223,26 +281,37 @@ class LoopBuilder:
 
     def index(self, value: Scalar) -> SSAValue:
         if isinstance(value, int):
-            return self.hoisted(arith.ConstantOp(IntegerAttr(value, INDEX))).result
+            return self.pure(arith.ConstantOp, (), INDEX, _integer(value, INDEX))
         return value
 
     def constant(self, value: float | bool, element: Attribute) -> SSAValue:
         """A scalar constant of an integer, index or float type."""
         if isinstance(element, IndexType | IntegerType):
-            return self.hoisted(arith.ConstantOp(IntegerAttr(int(value), element, truncate_bits=True))).result
-        return self.hoisted(arith.ConstantOp(FloatAttr(value, element))).result  # pyright: ignore[reportCallIssue, reportArgumentType]
+            return self.pure(arith.ConstantOp, (), element, _integer(int(value), element))
+        return self.pure(arith.ConstantOp, (), element, _float(repr(float(value)), element))
+
+    def literal(self, value: IntegerAttr | FloatAttr) -> SSAValue:
+        """A scalar constant."""
+        number = value.value.data
+        assert isinstance(number, int | float)
+        return self.constant(number, value.type)
 
     def dim(self, dim: Dim | int) -> Scalar:
         """A size in the kernel's symbols."""
         dim = as_dim(dim)
-        return dim.value if dim.is_const else self.hoisted(kernel.DimOp(dim)).result
+        return dim.value if dim.is_const else self.pure(kernel.DimOp, (), INDEX, _dim(dim))
 
     def add(self, a: Scalar, b: Scalar) -> Scalar:
         if isinstance(a, int) and isinstance(b, int):
             return a + b
         if a == 0 or b == 0:
             return b if a == 0 else a
-        return self.hoisted(arith.AddiOp(self.index(a), self.index(b))).result
+        return self._index_op(arith.AddiOp, a, b, OVERFLOW)
+
+    def _index_op(
+        self, kind: type[Operation], a: Scalar, b: Scalar, properties: Mapping[str, Attribute] = NO_PROPERTIES
+    ) -> SSAValue:
+        return self.pure(kind, (self.index(a), self.index(b)), INDEX, properties)
 
     def sum(self, terms: Sequence[Scalar]) -> Scalar:
         """Adds up, outer loops' terms first, so that all but the last additions are outside of the inner loop."""
@@ -256,7 +325,7 @@ class LoopBuilder:
     def sub(self, a: Scalar, b: Scalar) -> Scalar:
         if isinstance(a, int) and isinstance(b, int):
             return a - b
-        return a if b == 0 else self.hoisted(arith.SubiOp(self.index(a), self.index(b))).result
+        return a if b == 0 else self._index_op(arith.SubiOp, a, b, OVERFLOW)
 
     def mul(self, a: Scalar, b: Scalar) -> Scalar:
         if isinstance(a, int) and isinstance(b, int):
@@ -265,29 +334,29 @@ class LoopBuilder:
             return 0
         if a == 1 or b == 1:
             return b if a == 1 else a
-        return self.hoisted(arith.MuliOp(self.index(a), self.index(b))).result
+        return self._index_op(arith.MuliOp, a, b, OVERFLOW)
 
     def div(self, a: Scalar, b: Scalar) -> Scalar:
         """Quotient of non-negative numbers."""
         if isinstance(a, int) and isinstance(b, int):
             return a // b
-        return a if b == 1 else self.hoisted(arith.DivUIOp(self.index(a), self.index(b))).result
+        return a if b == 1 else self._index_op(arith.DivUIOp, a, b)
 
     def mod(self, a: Scalar, b: Scalar) -> Scalar:
         """Remainder of non-negative numbers."""
         if isinstance(a, int) and isinstance(b, int):
             return a % b
-        return 0 if b == 1 else self.hoisted(arith.RemUIOp(self.index(a), self.index(b))).result
+        return 0 if b == 1 else self._index_op(arith.RemUIOp, a, b)
 
     def minimum(self, a: Scalar, b: Scalar) -> Scalar:
         if isinstance(a, int) and isinstance(b, int):
             return min(a, b)
-        return self.hoisted(arith.MinSIOp(self.index(a), self.index(b))).result
+        return self._index_op(arith.MinSIOp, a, b)
 
     def maximum(self, a: Scalar, b: Scalar) -> Scalar:
         if isinstance(a, int) and isinstance(b, int):
             return max(a, b)
-        return self.hoisted(arith.MaxSIOp(self.index(a), self.index(b))).result
+        return self._index_op(arith.MaxSIOp, a, b)
 
     def compare(self, predicate: str, a: Scalar, b: Scalar) -> SSAValue:
         return self.hoisted(arith.CmpiOp(self.index(a), self.index(b), predicate)).result
@@ -296,11 +365,11 @@ class LoopBuilder:
 
     def broadcast(self, value: SSAValue, lanes: int) -> SSAValue:
         """A scalar in all lanes."""
-        return self.hoisted(vector.BroadcastOp(value, vector_of(value.type, lanes))).vector
+        return self.pure(vector.BroadcastOp, (value,), vector_of(value.type, lanes))
 
     def mask(self, count: Scalar, lanes: int) -> SSAValue:
         """The first `count` lanes."""
-        return self.hoisted(vector.CreateMaskOp([self.index(count)], vector_of(i1, lanes))).mask_vector
+        return self.pure(vector.CreateMaskOp, (self.index(count),), vector_of(i1, lanes))
 
     def load_vector(self, base: SSAValue, at: Scalar, lanes: int, mask: SSAValue | None = None) -> SSAValue:
         """`lanes` elements from offset `at` on, zero where the mask is not set; not hoisted."""

@@ -142,8 +142,7 @@ class Points:
     def apply(self, reduction: Reduction, a: SSAValue, b: SSAValue) -> SSAValue:
         """The reduction's op on scalars or vectors."""
         op = type(reduction.combine)
-        new = op.create(operands=[a, b], result_types=[a.type], properties=reduction.combine.properties)
-        return self.builder.hoisted(new).results[0]
+        return self.builder.pure(op, (a, b), a.type, reduction.combine.properties)
 
     def finish(self, emitter: BodyEmitter, reduced: Reduced, total: SSAValue) -> None:
         """Combines what the result starts from with the total, and stores that."""

@@ -6,12 +6,13 @@ evaluated as vectors along the other.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 
 from xdsl.dialects import arith, vector
-from xdsl.dialects.builtin import DenseArrayBase, VectorType, i1, i64
-from xdsl.ir import SSAValue
+from xdsl.dialects.builtin import DenseArrayBase, i1, i64
+from xdsl.ir import Attribute, SSAValue
 
 from ...dialects.dims import as_dim
 from .. import policy
@@ -161,17 +162,19 @@ def transpose(builder: LoopBuilder, rows: Sequence[SSAValue]) -> list[SSAValue]:
     vectors = list(rows)
     distance = lanes // 2
     while distance:
-        upper = [lane if not lane & distance else lane - distance + lanes for lane in range(lanes)]
-        lower = [lane + distance if not lane & distance else lane + lanes for lane in range(lanes)]
+        upper, lower = _exchange(lanes, distance)
         for i in range(lanes):
             if not i & distance:
                 a, b = vectors[i], vectors[i + distance]
-                vectors[i], vectors[i + distance] = _shuffle(builder, a, b, upper), _shuffle(builder, a, b, lower)
+                vectors[i] = builder.pure(vector.ShuffleOp, (a, b), a.type, upper)
+                vectors[i + distance] = builder.pure(vector.ShuffleOp, (a, b), a.type, lower)
         distance //= 2
     return vectors
 
 
-def _shuffle(builder: LoopBuilder, a: SSAValue, b: SSAValue, lanes: Sequence[int]) -> SSAValue:
-    assert isinstance(a.type, VectorType)
-    mask = DenseArrayBase.from_list(i64, lanes)
-    return builder.hoisted(vector.ShuffleOp(a, b, mask, result_type=a.type)).result
+@cache
+def _exchange(lanes: int, distance: int) -> tuple[Mapping[str, Attribute], Mapping[str, Attribute]]:
+    """The two shuffles that exchange the lanes `distance` apart of two vectors."""
+    upper = [lane if not lane & distance else lane - distance + lanes for lane in range(lanes)]
+    lower = [lane + distance if not lane & distance else lane + lanes for lane in range(lanes)]
+    return ({"mask": DenseArrayBase.from_list(i64, upper)}, {"mask": DenseArrayBase.from_list(i64, lower)})
