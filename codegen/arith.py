@@ -17,8 +17,9 @@ from xdsl.dialects.builtin import (
 from xdsl.ir import Attribute, Operation, SSAValue
 
 from ..dialects import llvmx
-from .build import FunctionBuilder, bits_of, element_of, like
+from .build import FunctionBuilder
 from .dims import floordiv_nonzero
+from .llvm_types import bits_of, element_of, like
 from .scope import Scope, TranslateError, Translation, operands
 
 

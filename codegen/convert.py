@@ -18,7 +18,8 @@ from xdsl.ir import Attribute, Operation, SSAValue
 
 from ..dialects import vectorx
 from .arith import integer_resize
-from .build import F32, I16, I32, FunctionBuilder, bits_of, element_of, like, suffix
+from .build import FunctionBuilder
+from .llvm_types import F32, I16, I32, bits_of, element_of, like, suffix
 from .scope import Scope, TranslateError, Translation
 
 

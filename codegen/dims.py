@@ -9,7 +9,8 @@ from xdsl.ir import SSAValue
 
 from ..dialects.dims import Dim
 from ..dialects.dims.expression import Atom, Call
-from .build import I64, FunctionBuilder
+from .build import FunctionBuilder
+from .llvm_types import I64
 
 
 class DimBuilder:

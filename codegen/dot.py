@@ -17,7 +17,8 @@ from xdsl.ir import SSAValue
 
 from ..dialects import llvmx
 from ..dialects.target import Target
-from .build import I16, I32, FunctionBuilder, vector
+from .build import FunctionBuilder
+from .llvm_types import I16, I32, vector
 
 MADD = {
     512: "llvm.x86.avx512.pmaddw.d.512",

@@ -34,8 +34,9 @@ from ..runtime.abi import (
 )
 from ..runtime.manifest import ABSENT, Check, Host, HostValue
 from ..semantics.facts import Condition
-from .build import I1, I32, I64, PTR, declare, module_of
+from .build import declare, module_of
 from .entry_sizes import Sizes, bare_symbol
+from .llvm_types import I1, I32, I64, PTR
 from .scalar import ScalarBuilder
 
 POLL_SYMBOL = "sx_poll_point"

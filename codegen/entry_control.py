@@ -20,7 +20,6 @@ from xdsl.ir import Attribute, Block, Operation, SSAValue
 from ..dialects import onnx
 from ..dialects.dims import Dim
 from ..runtime.abi import WORD, Slot
-from .build import I8, I64, PTR
 from .entry_builder import (
     EntryBuilder,
     EntryError,
@@ -35,6 +34,7 @@ from .entry_builder import (
 )
 from .entry_ops import bind_sizes
 from .entry_sizes import Sizes, bare_symbol
+from .llvm_types import I8, I64, PTR
 
 DYNAMIC = StringAttr("dynamic")
 UNLIMITED = (1 << 63) - 1

@@ -13,7 +13,6 @@ from ..dialects.dims.interval import SIZE_LIMIT
 from ..runtime.abi import WORD, ErrorCode, ErrorWord, Slot
 from ..runtime.manifest import Host
 from ..semantics.facts import Condition
-from .build import I8, I16, I32, I64, PTR, is_float
 from .entry_builder import (
     EntryBuilder,
     EntryError,
@@ -28,6 +27,7 @@ from .entry_builder import (
     tensor_dims,
 )
 from .entry_sizes import ANY, bare_symbol
+from .llvm_types import I8, I16, I32, I64, PTR, is_float
 
 CALLS_BETWEEN_POLLS = 8
 

@@ -14,8 +14,8 @@ from xdsl.ir import SSAValue
 from ..dialects.dims import Dim
 from ..dialects.dims.expression import Atom, Call
 from ..dialects.dims.interval import SIZE_LIMIT
-from .build import F64
 from .dims import DimBuilder
+from .llvm_types import F64
 from .scalar import ScalarBuilder
 
 MAGNITUDE_LIMIT = float(1 << 62)

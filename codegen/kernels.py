@@ -33,9 +33,10 @@ from ..dialects.dims import Dim, ShapeAttr, as_dim
 from ..dialects.target import Target
 from ..runtime.abi import Slot
 from .arith import ARITH, integer_resize
-from .build import I1, I8, I32, I64, PTR, FunctionBuilder, bits_of, module_of
+from .build import FunctionBuilder, module_of
 from .control import CONTROL
 from .convert import CONVERT
+from .llvm_types import I1, I8, I32, I64, PTR, bits_of
 from .math_ops import MATH
 from .memory import MEMORY
 from .scope import ModuleState, Scope, TranslateError, Translation, translate_block, translate_type

@@ -12,7 +12,8 @@ from xdsl.dialects.builtin import VectorType
 from xdsl.ir import Attribute, SSAValue
 
 from ..dialects.llvmx import lanes_of
-from .build import F32, F64, I32, I64, Constant, FunctionBuilder, element_of, float_of_bits, is_float, like
+from .build import FunctionBuilder
+from .llvm_types import F32, F64, I32, I64, Constant, element_of, float_of_bits, is_float, like
 
 
 @dataclass(frozen=True, eq=False)

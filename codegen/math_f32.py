@@ -13,8 +13,8 @@ from xdsl.dialects.builtin import IntegerType
 from xdsl.ir import SSAValue
 
 from ..dialects.target import Target
-from .build import F32, I32
 from .lanes import Lanes, fma, polynomial
+from .llvm_types import F32, I32
 from .math_wide import cos_of_any, sin_of_any
 from .mathematics import Mathematics
 

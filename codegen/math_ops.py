@@ -9,8 +9,8 @@ from xdsl.dialects.builtin import Float32Type, Float64Type
 from xdsl.ir import Operation
 
 from . import math_f32, math_wide
-from .build import I1, element_of
 from .lanes import Lanes
+from .llvm_types import I1, element_of
 from .mathematics import Mathematics
 from .scope import Scope, TranslateError, Translation, operands
 

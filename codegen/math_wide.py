@@ -6,8 +6,8 @@ they might be.  Formulas and measured errors as in `math_f32`.
 
 from __future__ import annotations
 
-from .build import F32, F64, I32, I64
 from .lanes import Lanes, fma, polynomial
+from .llvm_types import F32, F64, I32, I64
 
 INF = float("inf")
 NAN = float("nan")

@@ -9,8 +9,9 @@ from xdsl.dialects.builtin import IntegerType
 from xdsl.ir import SSAValue
 
 from ..dialects.target import Target
-from .build import FunctionBuilder, declare, element_of, suffix
+from .build import FunctionBuilder, declare
 from .lanes import Lanes
+from .llvm_types import element_of, suffix
 from .scope import ModuleState
 
 

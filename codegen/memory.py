@@ -13,8 +13,9 @@ from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.utils.hints import isa
 
 from ..dialects import llvmx, vectorx
-from .build import BF16, I1, I8, I16, I32, FunctionBuilder, bits_of, element_of, like
-from .build import vector as vector_type
+from .build import FunctionBuilder
+from .llvm_types import BF16, I1, I8, I16, I32, bits_of, element_of, like
+from .llvm_types import vector as vector_type
 from .scope import Scope, TranslateError, Translation, memory_type, operands
 
 

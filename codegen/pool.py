@@ -45,7 +45,8 @@ from ..runtime.abi import (
     Slot,
     WorkerState,
 )
-from .build import I1, I32, I64, PTR, declare, module_of
+from .build import declare, module_of
+from .llvm_types import I1, I32, I64, PTR
 from .scalar import ScalarBuilder
 
 RANGE_SYMBOL = "sx_range"

@@ -8,7 +8,8 @@ from xdsl.dialects import llvm
 from xdsl.ir import Attribute, Block, SSAValue
 
 from ..dialects import llvmx
-from .build import F64, I8, I32, I64, PTR, FunctionBuilder
+from .build import FunctionBuilder
+from .llvm_types import F64, I8, I32, I64, PTR
 
 WORD = 8
 SMALL = 1 << 31

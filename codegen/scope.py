@@ -10,8 +10,9 @@ from xdsl.ir import Attribute, Block, Operation, SSAValue
 
 from ..dialects.dims import Dim
 from ..dialects.target import Target
-from .build import BF16, I8, I16, I32, I64, PTR, FunctionBuilder, vector
+from .build import FunctionBuilder
 from .dims import DimBuilder
+from .llvm_types import BF16, I8, I16, I32, I64, PTR, vector
 
 INDEX = IndexType()
 

@@ -10,8 +10,9 @@ from xdsl.ir import Operation, SSAValue
 
 from ..dialects import llvmx, vectorx
 from .arith import extremum
-from .build import FunctionBuilder, is_float
+from .build import FunctionBuilder
 from .dot import dot
+from .llvm_types import is_float
 from .scope import Scope, TranslateError, Translation, operands
 
 

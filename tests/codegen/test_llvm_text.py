@@ -7,8 +7,10 @@ import ctypes
 import llvmlite.binding as llvm
 import pytest
 from harness import parse
-from sardonyx.codegen.build import F32, I32, I64, PTR, FunctionBuilder, declare, module_of
-from sardonyx.codegen.llvm_text import EmitError, emit, float_text
+from sardonyx.codegen.build import FunctionBuilder, declare, module_of
+from sardonyx.codegen.literals import EmitError, float_text
+from sardonyx.codegen.llvm_text import emit
+from sardonyx.codegen.llvm_types import F32, I32, I64, PTR
 from sardonyx.codegen.objects import ObjectError, assembly, compile_object
 from sardonyx.dialects.target import AVX2, AVX512
 
