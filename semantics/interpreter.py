@@ -266,11 +266,13 @@ class Interpreter:
             schema = op.SCHEMA
             domain, operator = schema.domain, schema.op_type
             given = {name: op.properties[name] for name in schema.attributes if name in op.properties}
+            kinds = {name: spec.kind for name, spec in schema.attributes.items()}
             graphs = [name for name, spec in schema.attributes.items() if spec.kind == "GRAPH"]
             regions = dict(zip(graphs, op.formal_regions()))
         elif isinstance(op, onnx.CustomOp):
             domain, operator = onnx.text_of(op.domain), onnx.text_of(op.op_type)
             given = dict(op.attributes_.data)
+            kinds = dict[str, str]()
             regions: dict[str, Region | None] = {}
         else:
             raise UnsupportedError(f"the graph's executor does not know {op.name}")
@@ -281,17 +283,22 @@ class Interpreter:
             function,
             tuple(op.formal_operands()),
             tuple(op.formal_results()),
-            {name: self._plain(value) for name, value in given.items() if not isinstance(value, onnx.RefAttr)},
+            {
+                name: self._plain(value, kinds.get(name, "TENSOR"))
+                for name, value in given.items()
+                if not isinstance(value, onnx.RefAttr)
+            },
             {name: value for name, value in given.items() if isinstance(value, onnx.RefAttr)},
             {name: region for name, region in regions.items() if region is not None},
         )
 
     # Attributes and constants
 
-    def _plain(self, value: Attribute) -> object:
-        """An attribute as the reference functions take it."""
+    def _plain(self, value: Attribute, kind: str = "TENSOR") -> object:
+        """An attribute of AttributeProto's kind as the reference functions take it."""
         if isinstance(value, onnx.WeightAttr):
-            return self.weights.get(value)
+            array = self.weights.get(value)
+            return array if kind == "TENSOR" else array.tolist()  # a long list of numbers or strings
         if isinstance(value, onnx.SparseAttr):
             return self._dense(value)
         return onnx.plain(value)

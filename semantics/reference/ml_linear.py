@@ -44,7 +44,10 @@ def linear_classifier(
     """Labels and scores.  One row of coefficients is a binary model, whose second class wins above 0."""
     del multi_class  # both forms evaluate alike
     rows = _rows(x)
-    weights = np.array(coefficients, dtype=np.float64).reshape(-1, rows.shape[1])
+    features = rows.shape[1]
+    count = len(intercepts) if intercepts else len(coefficients) // features
+    # models in the wild have more coefficients than features times classes; the first ones count
+    weights = np.array(coefficients[: count * features], dtype=np.float64).reshape(count, features)
     scores = rows @ weights.T + np.array(intercepts if intercepts else [0.0])
     labels = classlabels_strings or classlabels_ints or ()
     if scores.shape[1] == 1 and len(labels) == 2:
