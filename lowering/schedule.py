@@ -2,12 +2,13 @@
 
 A value is written straight into an output buffer where it is one, into the arena at a planned offset where its size
 is known at entry, and into memory allocated at run time where only data decides the size.  Offsets and the arena's
-total are expressions in the model's symbols: for a pair that lives at the same time, one ends before the other begins
-at *every* size, by a proof or by a `max` over what it conflicts with.
+total are expressions in the model's symbols: of two values that live at the same time, one ends before the other
+begins at *every* size.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -17,7 +18,7 @@ from xdsl.ir import Attribute, Block, BlockArgument, Operation, SSAValue
 
 from ..dialects import kernel, onnx
 from ..dialects.dims import Dim, ShapeAttr, as_dim, dim_max, dims_of
-from ..semantics.facts import Facts
+from ..dialects.dims.expression import Symbol
 
 ALIGNMENT = 64
 NOMINAL = 64
@@ -66,56 +67,150 @@ class Buffer:
         return self.first <= other.last and other.first <= self.last
 
 
-def plan_offsets(buffers: list[Buffer], facts: Facts) -> Dim:
+def plan_offsets(buffers: list[Buffer]) -> Dim:
     """Sets every buffer's offset; returns the arena's size: at each binding the highest byte of any buffer.
 
-    Largest first at nominal sizes.  A buffer goes to the lowest place (0 or another's end) that provably overlaps
-    nothing live at the same time; where nothing is proved, behind the largest end of all that it meets.
+    Buffers whose sizes are multiples of one expression (numbers; multiples of N; of N*H*W; ...) are planned together,
+    exactly, on their coefficients.  Each stretch of time of such a class is then one block, and blocks that do not
+    live at the same time share a slot, as large as the largest of them.  No proof about sizes is needed, so the plan
+    holds at every binding and takes time in the number of buffers only.
     """
-    nominal: dict[Dim, int] = {}
+    blocks = [block for members in by_unit(buffers).values() for block in plan_class(members)]
+    slots = fill_slots(blocks)
+    at = as_dim(0)
+    for slot in slots:
+        for block in slot.blocks:
+            for buffer, offset in zip(block.buffers, block.offsets, strict=True):
+                buffer.offset = at + offset * block.unit
+        at = at + slot.size
+    return at
 
-    def at(d: Dim) -> int:
-        if d not in nominal:
-            nominal[d] = d.evaluate({s: 2 if s == THREADS else NOMINAL for s in d.symbols})
-        return nominal[d]
 
+def content(size: Dim) -> int:
+    """The greatest common divisor of an expression's coefficients; 1 for 0."""
+    return math.gcd(*(c for c, _ in size.terms)) or 1
+
+
+def unit_of(size: Dim) -> Dim:
+    """The expression that a size is a whole multiple of, without a common divisor of its coefficients."""
+    factor = content(size)
+    return size // factor if factor > 1 else size
+
+
+def by_unit(buffers: list[Buffer]) -> dict[Dim, list[Buffer]]:
+    """Buffers by what their sizes, multiples of the alignment, are multiples of."""
+    classes: dict[Dim, list[Buffer]] = {}
+    for buffer in buffers:
+        if buffer.size is as_dim(0):
+            buffer.offset = as_dim(0)
+            continue
+        classes.setdefault(unit_of(buffer.size), []).append(buffer)
+    return classes
+
+
+@dataclass
+class Block:
+    """Buffers of one class over one stretch of time; offsets and `length` count units."""
+
+    unit: Dim
+    buffers: list[Buffer]
+    offsets: list[int]
+    length: int
+
+    @property
+    def size(self) -> Dim:
+        return self.length * self.unit
+
+    @property
+    def first(self) -> int:
+        return min(b.first for b in self.buffers)
+
+    @property
+    def last(self) -> int:
+        return max(b.last for b in self.buffers)
+
+
+def plan_class(members: list[Buffer]) -> Iterator[Block]:
+    """Cuts a class into stretches of time with nothing alive between, and packs each by best fit."""
+    unit = unit_of(members[0].size)
+    stretch: list[Buffer] = []
+    end = -1
+    for buffer in sorted(members, key=lambda b: (b.first, b.last)):
+        if stretch and buffer.first > end:
+            yield best_fit(unit, stretch)
+            stretch = []
+        stretch.append(buffer)
+        end = max(end, buffer.last)
+    yield best_fit(unit, stretch)
+
+
+def best_fit(unit: Dim, members: list[Buffer]) -> Block:
+    """Largest first, each in the smallest gap that holds it between those it meets, else on top."""
+    lengths = {id(b): content(b.size) for b in members}
+    offsets: dict[int, int] = {}
     placed: list[Buffer] = []
-    for buffer in sorted(buffers, key=lambda b: (-at(b.size), b.first)):
-        conflicts = [p for p in placed if p.meets(buffer)]
-        candidates = sorted({as_dim(0), *(c.end for c in conflicts)}, key=lambda d: (at(d), str(d)))
-        for candidate in candidates:
-            end = candidate + buffer.size
-            if at(end) > 1 and any(at(candidate) < at(c.end) and at(c.offset) < at(end) for c in conflicts):
-                continue
-            if all(precedes(c.end, candidate, facts) or precedes(end, c.offset, facts) for c in conflicts):
-                buffer.offset = candidate
-                break
-        else:
-            buffer.offset = largest([c.end for c in conflicts], facts)
+    for buffer in sorted(members, key=lambda b: (-lengths[id(b)], b.first)):
+        need = lengths[id(buffer)]
+        taken = sorted((offsets[id(p)], offsets[id(p)] + lengths[id(p)]) for p in placed if p.meets(buffer))
+        at, best, top = None, None, 0
+        for low, high in taken:
+            if low - top >= need and (best is None or low - top < best):
+                at, best = top, low - top
+            top = max(top, high)
+        offsets[id(buffer)] = top if at is None else at
         placed.append(buffer)
-    return largest([b.end for b in placed], facts)
+    order = [offsets[id(b)] for b in members]
+    return Block(unit, members, order, max(o + lengths[id(b)] for o, b in zip(order, members, strict=True)))
 
 
-def precedes(a: Dim, b: Dim, facts: Facts) -> bool:
-    """Whether a <= b at every binding."""
+MAX_ALTERNATIVES = 6
+"""A slot is the maximum of at most so many different sizes; more would cost more at entry than they save."""
+
+
+@dataclass
+class Slot:
+    """Blocks that never live at the same time, one on the other; `size` is the largest of theirs."""
+
+    blocks: list[Block]
+    size: Dim
+    alternatives: int = 1
+
+    def takes(self, block: Block) -> bool:
+        return all(block.first > b.last or b.first > block.last for b in self.blocks)
+
+
+def nominal(size: Dim) -> int:
+    """The size where every symbol has its likely value."""
+    return size.evaluate({s: 2 if s == THREADS else NOMINAL for s in size.symbols})
+
+
+def fill_slots(blocks: list[Block]) -> list[Slot]:
+    """Puts each block, largest first at likely sizes, into a slot that is free at its time, else into a new one."""
+    slots: list[Slot] = []
+    for block in sorted(blocks, key=lambda b: (-nominal(b.size), b.first)):
+        free = [s for s in slots if s.takes(block)]
+        covering = next((s for s in reversed(free) if covers(s.size, block.size)), None)
+        if covering is not None:
+            covering.blocks.append(block)
+            continue
+        open_slots = [s for s in free if s.alternatives < MAX_ALTERNATIVES]
+        if not open_slots:
+            slots.append(Slot([block], block.size))
+            continue
+        slot = min(open_slots, key=lambda s: nominal(s.size))
+        slot.blocks.append(block)
+        slot.size = block.size if covers(block.size, slot.size) else dim_max(slot.size, block.size)
+        slot.alternatives += 1
+    return slots
+
+
+def covers(a: Dim, b: Dim) -> bool:
+    """Whether a >= b at every binding, as far as signs of coefficients tell; sizes' symbols are not negative."""
     if a is b:
         return True
-    if a.is_const and b.is_const:
-        return a.value <= b.value
-    return facts.prove_le(a, b).answer is True
-
-
-def largest(ends: list[Dim], facts: Facts) -> Dim:
-    """The maximum of all, without those that are provably below another."""
-    kept: list[Dim] = []
-    for end in dict.fromkeys(ends):
-        if any(precedes(end, k, facts) for k in kept):
-            continue
-        kept = [k for k in kept if not precedes(k, end, facts)] + [end]
-    total = kept[0] if kept else as_dim(0)
-    for k in kept[1:]:
-        total = dim_max(total, k)
-    return total
+    return all(
+        c >= 0 and all(isinstance(atom, Symbol) for atom, _ in monomial) for c, monomial in (a - b).terms
+    )
 
 
 @dataclass(frozen=True)
@@ -129,10 +224,9 @@ class ScratchNeed:
 class Scheduler:
     """Plans one module's `main`."""
 
-    def __init__(self, module: ModuleOp, scratch: dict[str, ScratchNeed], facts: Facts) -> None:
+    def __init__(self, module: ModuleOp, scratch: dict[str, ScratchNeed]) -> None:
         self.module = module
         self.scratch = scratch
-        self.facts = facts
         self.main = next(f for f in module.body.block.ops if isinstance(f, FuncOp) and f.sym_name.data == "main")
         self.at: dict[Operation, int] = {op: i for i, op in enumerate(self.main.walk())}
         self.entry_symbols = {
@@ -161,7 +255,7 @@ class Scheduler:
                 scratches.append((op, buffer))
             if isinstance(op, (onnx.LoopOp, onnx.ScanOp)):
                 self.plan_carried(op, places)
-        total = plan_offsets(self.buffers, self.facts)
+        total = plan_offsets(self.buffers)
         for op, homes in places:
             attribute = ArrayAttr([StringAttr(h) if isinstance(h, str) else ShapeAttr((h.offset,)) for h in homes])
             name = "kernel.carried" if "kernel.outputs" in op.attributes else "kernel.outputs"
@@ -258,6 +352,6 @@ class Scheduler:
         return None if size is as_dim(0) else size
 
 
-def schedule(module: ModuleOp, scratch: dict[str, ScratchNeed], facts: Facts | None = None) -> Dim:
+def schedule(module: ModuleOp, scratch: dict[str, ScratchNeed]) -> Dim:
     """Plans the memory of `main`; returns the arena's size in bytes as an expression."""
-    return Scheduler(module, scratch, facts or Facts()).run()
+    return Scheduler(module, scratch).run()

@@ -26,7 +26,9 @@ from .codegen.kernels import checks_of, kernel_to_llvm
 from .codegen.llvm_text import emit
 from .codegen.objects import compile_object
 from .dialects.dims import ShapeAttr, parse_dims
+from .dialects.kernel import TemplateOp
 from .dialects.target import Target
+from .lowering.kernels import TEMPLATES
 from .lowering.loops import lower_to_loops
 from .lowering.schedule import ScratchNeed
 from .lowering.tensor import RULES, NotLowered, lower_to_tensor
@@ -104,18 +106,26 @@ def not_lowered(kernels: Sequence[FuncOp]) -> dict[str, str]:
     """
     found: dict[str, str] = {}
     for kernel in kernels:
-        try:
-            lower_to_tensor(kernel)
-        except NotLowered as e:
-            before = len(found)
-            for op, single in single_op_kernels(kernel):
-                try:
-                    lower_to_tensor(single)
-                except NotLowered as reason:
-                    found[signature(op)] = str(reason)
-            if len(found) == before:
-                raise kernel_bug(kernel, e) from e
+        reason = why_not(kernel)
+        if reason is None:
+            continue
+        alone = {signature(op): why for op, single in single_op_kernels(kernel) if (why := why_not(single))}
+        if not alone:
+            raise kernel_bug(kernel, NotLowered(reason))
+        found.update(alone)
     return found
+
+
+def why_not(kernel: FuncOp) -> str | None:
+    """Why a kernel cannot be lowered: an op's form, or a template that is not there; None where it can."""
+    try:
+        tensor = lower_to_tensor(kernel)
+    except NotLowered as e:
+        return str(e)
+    for op in tensor.walk():
+        if isinstance(op, TemplateOp) and op.template.data not in TEMPLATES:
+            return f"there is no template {op.template.data!r}"
+    return None
 
 
 def build_kernel(kernel: FuncOp, target: Target) -> KernelObject:

@@ -202,7 +202,7 @@ def build(state: State, seconds: dict[str, float], report: Progress, use_cache: 
             seconds[f"kernels: {name}"] = seconds.get(f"kernels: {name}", 0.0) + value
     seconds["kernels (wall)"] = time.perf_counter() - began
     began = time.perf_counter()
-    schedule(state.module, {name: k.scratch for name, k in objects.items()}, state.facts)
+    schedule(state.module, {name: k.scratch for name, k in objects.items()})
     seconds["schedule"] = time.perf_counter() - began
     began = time.perf_counter()
     report("entry", 0, 1)

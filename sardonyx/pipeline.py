@@ -146,7 +146,7 @@ def scratch_needs(state: State) -> dict[str, ScratchNeed]:
 
 
 def _schedule(state: State) -> None:
-    schedule(state.module, scratch_needs(state), state.facts)
+    schedule(state.module, scratch_needs(state))
 
 
 def _llvm(state: State) -> None:

@@ -8,7 +8,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sardonyx.dialects.dims import Dim, as_dim, parse_dim
 from sardonyx.lowering.schedule import ALIGNMENT, Buffer, aligned, plan_offsets
-from sardonyx.semantics.facts import Facts
 
 SIZES = ["64", "128", "4096", "64*N", "64*M", "64*N*M", "128*N", "64*N + 64", "64*max(N, M)"]
 
@@ -26,7 +25,7 @@ def random_buffers(seed: int, count: int) -> list[Buffer]:
 @given(st.integers(0, 10**6), st.integers(1, 14))
 def test_buffers_that_meet_never_overlap(seed: int, count: int) -> None:
     buffers = random_buffers(seed, count)
-    total = plan_offsets(buffers, Facts())
+    total = plan_offsets(buffers)
     for binding in ({"N": 0, "M": 0}, {"N": 1, "M": 50}, {"N": 50, "M": 1}, {"N": 7, "M": 7}):
         ends = [0]
         for a in buffers:
@@ -43,7 +42,7 @@ def test_buffers_that_meet_never_overlap(seed: int, count: int) -> None:
 def test_a_chain_of_equal_sizes_needs_two_buffers() -> None:
     size = parse_dim("64*N")
     buffers = [Buffer(str(i), size, i, i + 1) for i in range(6)]
-    assert plan_offsets(buffers, Facts()) is parse_dim("128*N")
+    assert plan_offsets(buffers) is parse_dim("128*N")
 
 
 def test_alignment_is_no_op_where_it_is_proved() -> None:
