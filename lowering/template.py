@@ -19,13 +19,14 @@ from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from xdsl.dialects import arith
 from xdsl.dialects.builtin import VectorType
 from xdsl.ir import Attribute, SSAValue
 
 from ..dialects import kernel
 from ..dialects.dims import Dim, as_dim
 from ..dialects.target import Target
-from .body import BodyEmitter, Buffer, Lanes, Storage, Value
+from .body import BodyEmitter, Buffer, Lanes, Splat, Storage, Value
 from .loop_builder import LoopBuilder, Scalar, ScratchSpace
 from .policy import parallel_grain
 
@@ -54,8 +55,20 @@ class TemplateContext:
     def buffer(self, tensor: SSAValue) -> SSAValue:
         """The flat memref of an input or result; row-major, contiguous."""
         place = self.storage[tensor]
+        if isinstance(place, Splat):
+            return self._filled(tensor, place)
         assert isinstance(place, Buffer), "templates' operands are whole tensors in memory"
         return place.base
+
+    def _filled(self, tensor: SSAValue, constant: Splat) -> SSAValue:
+        """A constant that is the same everywhere, written to scratch; for the start of a template."""
+        builder = self.builder
+        size = whole(*self.dims(tensor))
+        base = self.scratch(constant.value.type, size)
+        value = builder.hoisted(arith.ConstantOp(constant.value)).result
+        with builder.loop(0, builder.dim(size)) as loop:
+            builder.store(value, base, loop.index)
+        return base
 
     def scratch(self, element: Attribute, size: Dim | int, thread: SSAValue | None = None) -> SSAValue:
         """`size` elements, aligned to 64 bytes, uninitialized; each thread's own where `thread` is given."""

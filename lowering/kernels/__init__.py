@@ -6,12 +6,17 @@ from collections.abc import Callable
 
 from ...dialects import kernel
 from ..template import TemplateContext
-from . import conv, conv_transpose, matmul
+from . import conv, conv_transpose, matmul, scan, scatter, topk
 
 TEMPLATES: dict[str, Callable[[TemplateContext, kernel.TemplateOp], None]] = {
     "conv": conv.build,
     "conv_transpose": conv_transpose.build,
+    "cumprod": scan.cumprod,
+    "cumsum": scan.cumsum,
     "matmul": matmul.build,
+    "scatterelements": scatter.scatter_elements,
+    "scatternd": scatter.scatter_nd,
+    "topk": topk.build,
 }
 """By the op's `template`. Each is `build(context, op)`; see its module for inputs, config and results."""
 

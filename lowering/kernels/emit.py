@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from xdsl.dialects import arith, vector
+from xdsl.dialects import arith, math, scf, vector
 from xdsl.dialects.builtin import (
     AnyFloat,
     BFloat16Type,
@@ -24,14 +24,42 @@ from xdsl.dialects.builtin import (
     i1,
     i64,
 )
-from xdsl.ir import Attribute, Operation, SSAValue
+from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
-from ...dialects import vectorx
+from ...dialects import kernel, vectorx
 from ...dialects.dims import Dim
-from ..loop_builder import INDEX, Loop, LoopBuilder, vector_of
+from ..element_types import byte_width
+from ..loop_builder import INDEX, Loop, LoopBuilder, element_of, vector_of
+from ..policy import GRAIN_CYCLES
 
 F32, F64 = Float32Type(), Float64Type()
 F16, BF16 = Float16Type(), BFloat16Type()
+
+
+BIT_OPS: dict[str, type[Operation]] = {
+    "and": arith.AndIOp,
+    "or": arith.OrIOp,
+    "xor": arith.XOrIOp,
+    "shl": arith.ShLIOp,
+    "shrsi": arith.ShRSIOp,
+    "shrui": arith.ShRUIOp,
+}
+EXTREMA: dict[str, type[Operation]] = {
+    "maximumf": arith.MaximumfOp,
+    "minimumf": arith.MinimumfOp,
+    "maxsi": arith.MaxSIOp,
+    "maxui": arith.MaxUIOp,
+    "minsi": arith.MinSIOp,
+    "minui": arith.MinUIOp,
+}
+MATH_OPS: dict[str, type[Operation]] = {
+    "absf": math.AbsFOp,
+    "exp": math.ExpOp,
+    "expm1": math.ExpM1Op,
+    "log1p": math.Log1pOp,
+    "tanh": math.TanhOp,
+    "roundeven": math.RoundEvenOp,
+}
 
 
 class Ix:
@@ -192,6 +220,26 @@ class Emitter:
         type_ = element if lanes is None else vector_of(element, lanes)
         return self.b.hoisted(vectorx.ConvertOp(kind, value, type_)).result
 
+    def div(self, a: SSAValue, b: SSAValue) -> SSAValue:
+        """Floats."""
+        return self.b.hoisted(arith.DivfOp(a, b)).result
+
+    def bits(self, op: str, a: SSAValue, b: SSAValue) -> SSAValue:
+        """Integers: "and", "or", "xor", "shl", "shrsi", "shrui"."""
+        return self.b.hoisted(BIT_OPS[op](a, b)).results[0]
+
+    def extremum(self, kind: str, a: SSAValue, b: SSAValue) -> SSAValue:
+        """"maximumf", "minimumf" (both pass NaN on), "maxsi", "maxui", "minsi", "minui"."""
+        return self.b.hoisted(EXTREMA[kind](a, b)).results[0]
+
+    def math(self, op: str, x: SSAValue) -> SSAValue:
+        """An elementary function of f32 or f64: "exp", "tanh", "log1p", "absf", ..."""
+        return self.b.hoisted(MATH_OPS[op](x)).results[0]
+
+    def reduce(self, kind: str, vector_: SSAValue) -> SSAValue:
+        """All lanes as a balanced tree; kinds are vectorx.reduce's."""
+        return self.b.hoisted(vectorx.ReduceOp(kind, vector_, scalar_type(vector_))).result
+
     def compare(self, predicate: str, a: SSAValue, b: SSAValue) -> SSAValue:
         """Integers or floats, scalars or vectors; predicates are arith.cmpi's or arith.cmpf's."""
         lanes = lanes_of(a)
@@ -259,6 +307,10 @@ class Emitter:
     def prefetch(self, buffer: SSAValue, at: IndexLike, locality: int = 3) -> None:
         self.b.insert(vectorx.PrefetchOp(buffer, self.ix(at).ssa, locality))
 
+    def check(self, condition: SSAValue, code: str, message: str, values: Sequence[SSAValue]) -> None:
+        """`kernel.check`, here."""
+        self.b.insert(kernel.CheckOp(condition, code, message, values))
+
     # Control
 
     @contextmanager
@@ -300,6 +352,38 @@ class Emitter:
         """`scf.if` without an else and without results."""
         with self.b.when(condition):
             yield
+
+    def while_(
+        self,
+        start: Sequence[SSAValue],
+        condition: Callable[[tuple[SSAValue, ...]], SSAValue],
+        body: Callable[[tuple[SSAValue, ...]], Sequence[SSAValue]],
+    ) -> tuple[SSAValue, ...]:
+        """`scf.while`: the values once `condition` is false of them."""
+        types = [v.type for v in start]
+        before, after = Region(Block(arg_types=types)), Region(Block(arg_types=types))
+        op = self.b.insert(scf.WhileOp(start, types, before, after))
+        with self.b.branch(op, before):
+            values = tuple(before.block.args)
+            self.b.insert(scf.ConditionOp(condition(values), *values))
+        with self.b.branch(op, after):
+            self.b.insert(scf.YieldOp(*body(tuple(after.block.args))))
+        return tuple(op.results)
+
+    def copy(self, source: SSAValue, source_at: IndexLike, dest: SSAValue, at: IndexLike, count: IndexLike) -> None:
+        """dest[at..] = source[source_at..], `count` elements of one type."""
+        lanes = self.target.lanes(byte_width(element_of(dest)))
+        count = self.ix(count)
+        with self.loop(0, count, lanes) as loop:
+            mask = self.mask(count - loop.index, lanes)
+            self.store_vector(self.load_vector(source, loop.index + source_at, lanes, mask), dest, loop.index + at, mask)
+
+    def copy_all(self, source: SSAValue, dest: SSAValue, count: IndexLike) -> None:
+        """As `copy`, from the beginnings, on all threads."""
+        lanes = self.target.lanes(byte_width(element_of(dest)))
+        with self.parallel(count, 32 * GRAIN_CYCLES) as (lower, upper, _), self.loop(lower, upper, lanes) as loop:
+            mask = self.mask(upper - loop.index, lanes)
+            self.store_vector(self.load_vector(source, loop.index, lanes, mask), dest, loop.index, mask)
 
     @contextmanager
     def parallel(self, extent: IndexLike, grain: IndexLike) -> Generator[tuple[Ix, Ix, SSAValue]]:

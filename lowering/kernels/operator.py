@@ -1,0 +1,75 @@
+"""A template that is an ONNX operator under its own name: operands by formal position, attributes as in the schema."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from xdsl.dialects import arith
+from xdsl.dialects.builtin import ArrayAttr, DenseIntOrFPElementsAttr
+from xdsl.ir import SSAValue
+
+from ...dialects import kernel
+from ...dialects.dims import Dim
+from ...dialects.onnx import plain as plain_value
+from ..template import TemplateContext
+from ..tensor.element_kinds import Element, element_of
+from .emit import Emitter
+from .operands import integers
+
+
+class Operator:
+    """Reads one op.  The tensor level lists in `operands` and `results` which of the formal ones are there."""
+
+    def __init__(self, context: TemplateContext, op: kernel.TemplateOp) -> None:
+        self.context, self.op = context, op
+        self.e = Emitter(context.builder)
+        self._operands = dict(zip(integers(op, "operands"), op.inputs, strict=True))
+        self._results = dict(zip(integers(op, "results"), op.results_, strict=True))
+        kinds = op.config.data["operand_types"], op.config.data["result_types"]
+        assert isinstance(kinds[0], ArrayAttr) and isinstance(kinds[1], ArrayAttr)
+        self._operand_kinds = {i: element_of(k) for i, k in zip(self._operands, kinds[0].data)}
+        self._result_kinds = {i: element_of(k) for i, k in zip(self._results, kinds[1].data)}
+
+    def has(self, index: int) -> bool:
+        return index in self._operands
+
+    def operand(self, index: int) -> SSAValue:
+        """An operand that is there."""
+        return self._operands[index]
+
+    def has_result(self, index: int) -> bool:
+        return index in self._results
+
+    def result(self, index: int) -> SSAValue:
+        return self._results[index]
+
+    def kind(self, index: int) -> Element:
+        """The element type of an operand, with its signedness."""
+        return self._operand_kinds[index]
+
+    def result_kind(self, index: int) -> Element:
+        return self._result_kinds[index]
+
+    def dims(self, index: int) -> tuple[Dim, ...]:
+        return self.context.dims(self._operands[index])
+
+    def result_dims(self, index: int) -> tuple[Dim, ...]:
+        return self.context.dims(self._results[index])
+
+    def buffer(self, index: int) -> SSAValue:
+        return self.context.buffer(self._operands[index])
+
+    def result_buffer(self, index: int) -> SSAValue:
+        return self.context.buffer(self._results[index])
+
+    def attr(self, name: str, default: Any = None) -> Any:
+        """An attribute as a plain Python value, or the schema's default, which the caller knows."""
+        value = self.op.config.data.get(name)
+        return default if value is None else plain_value(value)
+
+    def constant(self, index: int) -> list[Any] | None:
+        """The elements of an operand that is a constant of the kernel, row-major; None where it is computed."""
+        owner = self._operands[index].owner
+        if not isinstance(owner, arith.ConstantOp) or not isinstance(owner.value, DenseIntOrFPElementsAttr):
+            return None
+        return list(plain_value(owner.value).reshape(-1))

@@ -1,0 +1,138 @@
+"""Templates "scatterelements" and "scatternd": a copy of the data, in which elements or slices are written or combined.
+
+Updates are applied in row-major order of the indices, so the result does not depend on threads: those of one line (or
+all, for scatternd) are one thread's.  An index out of range is an error; f16 and bf16 combine in f32, rounded each time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from xdsl.ir import SSAValue
+
+from ...dialects import kernel
+from ...dialects.dims import Dim
+from ..policy import GRAIN_CYCLES
+from ..template import TemplateContext, whole
+from ..tensor.element_kinds import Element
+from .emit import Emitter, Ix, lanes_of
+from .operator import Operator
+from .register_tile import Products
+
+Combine = Callable[[Emitter, Element, SSAValue, SSAValue], SSAValue]
+
+
+def _extremum(name: str) -> Combine:
+    def combine(e: Emitter, kind: Element, a: SSAValue, b: SSAValue) -> SSAValue:
+        suffix = "imumf" if kind.is_float else "si" if kind.kind == "i" else "ui"
+        return e.extremum(name + suffix, a, b)
+
+    return combine
+
+
+def _add(e: Emitter, kind: Element, a: SSAValue, b: SSAValue) -> SSAValue:
+    return e.bits("or", a, b) if kind.kind == "b" else e.add(a, b)
+
+
+def _mul(e: Emitter, kind: Element, a: SSAValue, b: SSAValue) -> SSAValue:
+    return e.bits("and", a, b) if kind.kind == "b" else e.mul(a, b)
+
+
+COMBINE: dict[str, Combine] = {"add": _add, "mul": _mul, "max": _extremum("max"), "min": _extremum("min")}
+
+
+class Scatter:
+    """What both forms share."""
+
+    def __init__(self, context: TemplateContext, op: kernel.TemplateOp) -> None:
+        self.operator = Operator(context, op)
+        self.e = self.operator.e
+        self.reduction: str = self.operator.attr("reduction", "none")
+        self.data, self.indices, self.updates = (self.operator.buffer(i) for i in range(3))
+        self.y = self.operator.result_buffer(0)
+        self.products = Products(self.operator.kind(0).ir)
+        self.sizes = self.operator.dims(0)
+
+    def copy_data(self) -> None:
+        self.e.copy_all(self.data, self.y, self.e.dim(whole(*self.sizes)))
+
+    def index(self, at: Ix, size: Dim) -> Ix:
+        """An index of the operand, counted from the front; 0 where it is out of range, which is reported."""
+        e = self.e
+        given = e.load_index(self.indices, at)
+        extent = e.dim(size)
+        wrapped = e.select_index(given.compare("slt", 0), given + extent, given)
+        inside = wrapped.compare("ult", extent)
+        message = "index {0} is out of range for an axis of size {1}"
+        e.check(inside, "index", message, [given.ssa, extent.ssa])
+        return e.select_index(inside, wrapped, 0)
+
+    def apply(self, value: SSAValue, old: SSAValue) -> SSAValue:
+        """The new element; both are as in memory."""
+        e, products = self.e, self.products
+        if self.reduction == "none":
+            return value
+        kind = self.operator.kind(0)
+        result = COMBINE[self.reduction](e, kind, products.widen(e, old), products.widen(e, value))
+        return products.narrow(e, result, products.element)
+
+
+def scatter_elements(context: TemplateContext, op: kernel.TemplateOp) -> None:
+    """y[.., indices[.., j, ..], ..] = updates[.., j, ..]; the outer axes are in parallel."""
+    scatter = Scatter(context, op)
+    e, operator = scatter.e, scatter.operator
+    dims, extents = scatter.sizes, operator.dims(1)
+    axis = operator.attr("axis", 0) % len(dims)
+    scatter.copy_data()
+    steps = strides(e, dims)
+    outer = whole(*extents[:axis])
+    per_line = e.dim(whole(*extents[axis:]))
+    grain = e.ix(GRAIN_CYCLES) // (per_line * 16).max(1) + 1
+    with e.parallel(e.dim(outer), grain) as (lower, upper, _), e.loop(lower, upper, nonempty=True) as lines:
+        place = e.ix(0)
+        rest = lines.index
+        for size, step in reversed(list(zip(extents[:axis], steps))):
+            place = place + rest % e.dim(size) * step
+            rest = rest // e.dim(size)
+
+        def write(index: list[Ix], _: tuple[SSAValue, ...]) -> list[SSAValue]:
+            at = lines.index
+            for i, size in zip(index, extents[axis:]):
+                at = at * e.dim(size) + i
+            chosen = [scatter.index(at, dims[axis]), *index[1:]]
+            target = place
+            for i, step in zip(chosen, steps[axis:]):
+                target = target + i * step
+            e.store(scatter.apply(e.load(scatter.updates, at), e.load(scatter.y, target)), scatter.y, target)
+            return []
+
+        e.nest([e.dim(s) for s in extents[axis:]], [], write)
+
+
+def scatter_nd(context: TemplateContext, op: kernel.TemplateOp) -> None:
+    """y[indices[i]] = updates[i], where an index tuple names a slice of the data."""
+    scatter = Scatter(context, op)
+    e, operator = scatter.e, scatter.operator
+    dims, extents = scatter.sizes, operator.dims(1)
+    depth = extents[-1].value
+    scatter.copy_data()
+    steps = strides(e, dims)
+    slice_ = e.dim(whole(*dims[depth:]))
+    lanes = e.target.lanes(scatter.products.bytes)
+    with e.loop(0, e.dim(whole(*extents[:-1]))) as tuples:
+        place = e.ix(0)
+        for i in range(depth):
+            place = place + scatter.index(tuples.index * depth + i, dims[i]) * steps[i]
+        source = tuples.index * slice_
+        with e.loop(0, slice_, lanes) as loop:
+            mask = e.mask(slice_ - loop.index, lanes)
+            target = loop.index + place
+            value = e.load_vector(scatter.updates, loop.index + source, lanes, mask)
+            old = e.load_vector(scatter.y, target, lanes, mask)
+            assert lanes_of(value) == lanes
+            e.store_vector(scatter.apply(value, old), scatter.y, target, mask)
+
+
+def strides(e: Emitter, dims: Sequence[Dim]) -> list[Ix]:
+    """Row-major steps, in elements."""
+    return [e.dim(whole(*dims[i + 1 :])) for i in range(len(dims))]
