@@ -53,7 +53,7 @@ def infer_shapes(
     for function in functions:
         inference.function(function)
     if inference.unsupported:
-        raise UnsupportedError("\n".join(inference.unsupported))
+        raise UnsupportedError("\n".join(inference.unsupported.values()))
     lines = [line for f in functions for line in differences(f)]
     module.attributes.pop(DIAGNOSTICS, None)
     if lines:

@@ -13,10 +13,10 @@ from ...dialects.dims import Dim, as_dim, dims_of
 from ...dialects.dims.expression import ONE, ZERO, DimError, dim_max, parse_dim
 from ...dialects.onnx.declared import declared_types
 from ...dialects.onnx.types import ELEMENT_NAMES, ELEMENT_TYPES, OptionalType, SequenceType, UnknownType
-from ...semantics.facts import Facts
+from ...semantics.facts import Contradiction, Facts
 from ...semantics.shapes import Context, Names, Scope, ShapeError, elements_of
 from ...semantics.shapes.containers import ANY, container_dims, merged
-from ...semantics.shapes.elements import as_integers, filled
+from ...semantics.shapes.elements import Truth, as_integers, filled
 
 if TYPE_CHECKING:
     from .walk import Inference
@@ -59,36 +59,60 @@ def _is_inside(value: SSAValue | None, regions: Sequence[Region]) -> bool:
 
 
 def if_(inference: Inference, c: Context) -> list[Attribute | None]:
-    """The branch that runs where the condition is known; else what both agree on."""
+    """The branch that runs where the condition is known; else what both agree on.
+
+    A branch in which nothing can be valid does not count.  Where the branches give other ranks and sizes decide the
+    condition, it is among the context's `decisions`.
+    """
     op = c.op
     assert isinstance(op, onnx.IfOp)
-    known = condition_of(c.need(0), c.scope)
-    branches = [op.then_branch, op.else_branch]
+    branches = {True: op.then_branch, False: op.else_branch}
+    truth = condition_of(c.need(0), c.scope)
+    known = inference.decided.get(op) if isinstance(truth, Truth) or truth is None else truth
     if known is not None:
-        branches = [branches[0 if known else 1]]
-    inference.in_branch += 1
-    try:
-        for region in branches:
-            inference.block(region.block, c.scope.inner())
-    finally:
-        inference.in_branch -= 1
-    outputs = [yields(region.block) for region in branches]
+        inference.decided[op] = known
+        branches = {known: branches[known]}
+    failures = [inference.region(region, _branch_scope(c, truth, value)) for value, region in branches.items()]
+    valid = [region for region, failure in zip(branches.values(), failures) if failure is None]
+    if not valid:
+        raise ShapeError(f"no branch can run: {failures[0]}")
+    outputs = [yields(region.block) for region in valid]
     types: list[Attribute | None] = []
     for at, result in enumerate(c.results):
         assert result is not None
         given = [values[at] for values in outputs]
-        types.append(_merged_results(c, at, [v.type for v in given], branches))
-        _merge_values(c, result, given, branches)
+        types.append(_merged_results(c, at, [v.type for v in given], valid))
+        _merge_values(c, result, given, valid)
+        ranks = {_rank(v.type) for v in given}
+        if isinstance(truth, Truth) and known is None and len(ranks) > 1:
+            c.decisions.append(truth)
     return types
 
 
-def condition_of(value: SSAValue, scope: Scope) -> bool | None:
-    """A condition's value where it is known."""
+def _branch_scope(c: Context, truth: bool | Truth | None, value: bool) -> Scope:
+    """What is known inside a branch: the condition, too."""
+    inner = c.scope.inner()
+    if isinstance(truth, Truth):
+        try:
+            inner.facts.assume(truth.condition(value))
+        except Contradiction as error:
+            raise ShapeError(str(error)) from error
+    return inner
+
+
+def _rank(type_: Attribute) -> int | None:
+    return len(dims_of(type_)) if isinstance(type_, TensorType) else None
+
+
+def condition_of(value: SSAValue, scope: Scope) -> bool | Truth | None:
+    """A condition's value where it is known, or what sizes decide it."""
     elements = elements_of(value, scope)
     if elements is None or elements.size != 1:
         return None
-    found = as_integers(elements)
-    return bool(found[0].value) if found and found[0].is_const else None
+    found = elements.reshape(-1)[0]
+    if isinstance(found, Truth):
+        return found
+    return bool(found.value) if isinstance(found, Dim) and found.is_const else None
 
 
 def _merged_results(c: Context, at: int, types: Sequence[Attribute], regions: Sequence[Region]) -> Attribute:
@@ -187,25 +211,28 @@ def _fixpoint(
     """Infers a body until its states' types hold for the first iteration and for what an iteration makes of them."""
     for arg, value in zip(states, initial):
         _set(arg, value.type)
-    inference.in_branch += 1
-    try:
-        for _ in range(_ROUNDS):
-            inner = c.scope.inner()
-            for arg in block.args:
-                c.scope.values.pop(arg, None)
-            _count_iterations(block, inner)
-            inference.block(block, inner)
-            changed = False
-            for arg, value in zip(states, given()):
-                wide = _widened(arg, value.type, c.scope.names, inner.facts)
-                if wide != arg.type:
-                    _set(arg, wide)
-                    changed = True
-            if not changed:
-                return inner
-    finally:
-        inference.in_branch -= 1
+    for _ in range(_ROUNDS):
+        inner = c.scope.inner()
+        for arg in block.args:
+            c.scope.values.pop(arg, None)
+        _count_iterations(block, inner)
+        run(inference, block, inner)
+        changed = False
+        for arg, value in zip(states, given()):
+            wide = _widened(arg, value.type, c.scope.names, inner.facts)
+            if wide != arg.type:
+                _set(arg, wide)
+                changed = True
+        if not changed:
+            return inner
     raise ShapeError("the types of its states do not settle")
+
+
+def run(inference: Inference, block: Block, scope: Scope) -> None:
+    """Infers a body that is taken to run. Raises ShapeError where it never can."""
+    failure = inference.block(block, scope)
+    if failure is not None:
+        raise ShapeError(f"its body can never run: {failure}")
 
 
 def _count_iterations(block: Block, inner: Scope) -> None:
@@ -314,11 +341,7 @@ def sequence_map(inference: Inference, c: Context) -> list[Attribute | None]:
     for at, arg in enumerate(block.args):
         type_ = c.type_of(at)
         _set(arg, _element_in_body(arg, type_.element, c.scope.names) if isinstance(type_, SequenceType) else type_)
-    inference.in_branch += 1
-    try:
-        inference.block(block, c.scope.inner())
-    finally:
-        inference.in_branch -= 1
+    run(inference, block, c.scope.inner())
     return [SequenceType(_loose(c, value.type, [op.body])) for value in yields(block)]
 
 
@@ -338,7 +361,7 @@ def flex_attention(inference: Inference, c: Context) -> list[Attribute | None]:
     for region in c.op.regions:
         for arg in region.block.args[:1]:
             _set(arg, c.tensor(element, [q[0], q[1], q[2], k[2]]))
-        inference.block(region.block, c.scope.inner())
+        run(inference, region.block, c.scope.inner())
     return [c.like(0, [q[0], q[1], q[2], v[3]])]
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from xdsl.dialects.builtin import ArrayAttr, ModuleOp, StringAttr, TensorType, UnitAttr, UnrankedTensorType
 from xdsl.dialects.func import FuncOp, ReturnOp
-from xdsl.ir import Attribute, Block, Operation, SSAValue
+from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
 from ...dialects import dims, onnx
 from ...dialects.dims import Dim, ShapeAttr, dims_of
@@ -15,12 +15,15 @@ from ...dialects.onnx.types import OptionalType, SequenceType, UnknownType
 from ...runtime.errors import ModelError
 from ...semantics.facts import Contradiction, Facts
 from ...semantics.shapes import RULES, Context, Guard, Names, Scope, ShapeError, result_types
+from ...semantics.shapes.elements import Truth
 from ...semantics.shapes.values import set_values
 from ...semantics.weights import WeightStore
 from . import regions
 
 BINDS = "dims.binds"
 RANK_FROM_DATA = "dims.rank_from_data"
+MAX_TRIALS = 4
+"""How deep branches of different rank are tried out one inside the other."""
 
 
 @dataclass
@@ -39,103 +42,140 @@ class Inference:
         self.names = Names()
         self.scope = Scope(self.names, facts, weights)
         self.demands: dict[Operation, Demands] = {}
-        self.unsupported: list[str] = []
-        self.in_branch = 0
+        self.unsupported: dict[Operation, str] = {}
+        self.decided: dict[Operation, bool] = {}
+        self.failed: dict[Region, str] = {}
+        self._trials = 0
         collect_names(module, self.names)
 
     def function(self, function: FuncOp) -> None:
-        """Infers a function from its arguments' types."""
-        unranked = [
-            i for i, a in enumerate(function.body.block.args) if isinstance(a.type, UnrankedTensorType | UnknownType)
-        ]
-        if unranked:
+        """Infers a function from its arguments' types. Raises ModelError."""
+        arguments = function.body.block.args
+        function.attributes.pop(RANK_FROM_DATA, None)
+        if any(isinstance(a.type, UnrankedTensorType | UnknownType) for a in arguments):
             function.attributes[RANK_FROM_DATA] = UnitAttr()
-        self.block(function.body.block, self.scope)
+        failure = self.block(function.body.block, self.scope)
+        if failure is not None:
+            raise ModelError(failure)
 
-    def block(self, block: Block, scope: Scope) -> None:
-        for op in block.ops:
-            self.op(op, scope)
+    def block(self, block: Block, scope: Scope) -> str | None:
+        """Infers the operations of a block; gives a message where no sizes make one of them valid."""
+        return self._ops(list(block.ops), scope)
 
-    def op(self, op: Operation, scope: Scope) -> None:
+    def region(self, region: Region, scope: Scope) -> str | None:
+        """Infers a body, and remembers that it can never run where that is so."""
+        failure = self.block(region.block, scope)
+        self.failed.pop(region, None)
+        if failure is not None:
+            self.failed[region] = failure
+        return failure
+
+    def _ops(self, ops: Sequence[Operation], scope: Scope) -> str | None:
+        for at, op in enumerate(ops):
+            c, failure = self._op(op, scope)
+            if failure is not None:
+                return failure
+            if c is not None and c.decisions and (failure := self._decide(c, ops[at + 1 :])) is not None:
+                return failure
+        return None
+
+    def _decide(self, c: Context, rest: Sequence[Operation]) -> str | None:
+        """Branches that give other ranks: where what follows is valid for only one, the condition becomes a guard."""
+        truth = c.decisions[0]
+        if self._trials >= MAX_TRIALS:
+            return None
+        self._trials += 1
+        failures = {value: self._try(c.op, c.scope, truth, value, rest) for value in (True, False)}
+        self._trials -= 1
+        valid = [value for value, failure in failures.items() if failure is None]
+        if not valid:
+            return failures[True]
+        if len(valid) == 2:  # both ranks are possible
+            del self.decided[c.op]
+            self._op(c.op, c.scope)
+            return None
+        self.decided[c.op] = valid[0]
+        self._op(c.op, c.scope)
+        why = f"only one branch of {onnx.describe(c.op)} gives what follows a rank that it can take"
+        return self._state(c.op, c.scope, [Guard(truth.condition(valid[0]), why)])
+
+    def _try(self, op: Operation, scope: Scope, truth: Truth, value: bool, rest: Sequence[Operation]) -> str | None:
+        """What fails when the condition has this value."""
+        trial = scope.inner()
+        self.decided[op] = value
+        try:
+            trial.facts.assume(truth.condition(value))
+        except Contradiction as error:
+            return str(error)
+        _, failure = self._op(op, trial)
+        return failure if failure is not None else self._ops(rest, trial)
+
+    def _op(self, op: Operation, scope: Scope) -> tuple[Context | None, str | None]:
         """Sets the result types of one operation and keeps what is known of its results' elements."""
         match op:
             case ReturnOp() | onnx.YieldOp() | dims.BindOp():
-                return
+                return None, None
             case dims.AssumeOp():
-                self._assume(op, scope)
-                return
-            case onnx.CustomOp() | onnx.CallOp() | onnx.VersionedOp():
-                self._unknown(op)
-                return
+                return None, self._assume(op, scope)
             case _:
                 pass
+        c = Context(op, scope)
         handler = regions.HANDLERS.get(type(op))
         if handler is None and type(op) not in RULES:
-            self._unknown(op)
-            return
-        c = Context(op, scope)
+            self._unknown(c)
+            return c, None
         try:
-            types = handler(self, c) if handler is not None else result_types(c)
-            self._set_types(c, types)
+            set_types(c, handler(self, c) if handler is not None else result_types(c))
             if handler is None:
                 set_values(c)
         except ShapeError as error:
-            self._failed(c, str(error))
-        except Contradiction as error:
-            self._failed(c, f"it contradicts what is known of sizes: {error}")
-        self._record(c)
+            return c, f"{onnx.describe(op)}: {error}"
+        self.demands[op] = Demands(shape_operands=c.shape_operands)
+        return c, self._state(op, scope, c.guards)
 
-    def _set_types(self, c: Context, types: list[Attribute | None]) -> None:
-        for at, value in enumerate(c.results):
-            if value is None:
+    def _state(self, op: Operation, scope: Scope, guards: Sequence[Guard]) -> str | None:
+        """Keeps an operation's guards, and counts on them from here on."""
+        for guard in guards:
+            proof = scope.facts.prove(guard.condition)
+            if proof.answer is True:
                 continue
-            found = types[at] if at < len(types) else None
-            if found is None:
-                raise ShapeError(f"it has no output {at}")
-            set_type(value, found)
-        set_binds(c)
-
-    def _record(self, c: Context) -> None:
-        """Keeps the operation's guards, and counts on them from here on."""
-        demands = Demands(shape_operands=c.shape_operands)
-        for guard in c.guards:
-            if c.scope.facts.prove(guard.condition).answer is True:
-                continue
-            demands.guards.append(guard)
+            self.demands[op].guards.append(guard)
             try:
-                c.scope.facts.assume(guard.condition)
+                scope.facts.assume(guard.condition)
             except Contradiction as error:
-                self._failed(c, f"{guard.why}: {error}")
-        self.demands[c.op] = demands
+                return f"{onnx.describe(op)}: {guard.why}: {error}"
+        return None
 
-    def _failed(self, c: Context, message: str) -> None:
-        """No sizes make the operation valid: an error, or in a branch that may never run a guard that always fails."""
-        if not self.in_branch:
-            raise ModelError(f"{onnx.describe(c.op)}: {message}") from None
-        c.guards = [Guard("1 <= 0", message)]
-        self.demands[c.op] = Demands(list(c.guards))
-        for value in c.results:
-            if value is not None:
-                set_type(value, fallback_type(value, c))
-
-    def _assume(self, op: dims.AssumeOp, scope: Scope) -> None:
+    def _assume(self, op: dims.AssumeOp, scope: Scope) -> str | None:
         try:
             scope.facts.assume(op.condition.data)
         except Contradiction as error:
-            if not self.in_branch:
-                raise ModelError(f"an assumption cannot hold: {error}") from None
+            return f"an assumption cannot hold: {error}"
+        return None
 
-    def _unknown(self, op: Operation) -> None:
+    def _unknown(self, c: Context) -> None:
         """An operator without a rule keeps the types that its results have; without any it is not supported."""
-        c = Context(op, self.scope)
         for at, value in enumerate(c.results):
             if value is not None and isinstance(value.type, UnknownType):
                 declared = regions.declared_type(value, c, at)
                 if declared is None:
-                    self.unsupported.append(f"{onnx.describe(op)}: its output's type is neither known nor declared")
+                    text = f"{onnx.describe(c.op)}: its output's type is neither known nor declared"
+                    self.unsupported.setdefault(c.op, text)
                     return
                 set_type(value, declared)
         set_binds(c)
+
+
+def set_types(c: Context, types: list[Attribute | None]) -> None:
+    """Sets the types of the results that are there, and the attributes that go with them."""
+    for at, value in enumerate(c.results):
+        if value is None:
+            continue
+        found = types[at] if at < len(types) else None
+        if found is None:
+            raise ShapeError(f"it has no output {at}")
+        set_type(value, found)
+    set_binds(c)
 
 
 def set_type(value: SSAValue, type_: Attribute) -> None:
@@ -159,17 +199,6 @@ def set_binds(c: Context) -> None:
 def ranked_dims(type_: Attribute) -> tuple[Dim, ...]:
     """The dims of a ranked tensor; none for other types."""
     return dims_of(type_) if isinstance(type_, TensorType) else ()
-
-
-def fallback_type(value: SSAValue, c: Context) -> Attribute:
-    """Something to go on with where an operation can never run."""
-    type_ = value.type
-    if not isinstance(type_, UnknownType):
-        return type_
-    for operand in c.operands:
-        if operand is not None and isinstance(operand.type, TensorType | UnrankedTensorType):
-            return UnrankedTensorType(operand.type.element_type)
-    return type_
 
 
 # --- names ------------------------------------------------------------------------------------------------------------

@@ -57,9 +57,9 @@ def _unranked(c: Context, index: int) -> Attribute:
             if isinstance(type_, TensorType | UnrankedTensorType):
                 return UnrankedTensorType(type_.element_type)
             return type_
-    allowed = op.SCHEMA.constraints.get(variable, variable).split("|")
-    name = allowed[0].removeprefix("tensor(").removesuffix(")")
-    if len(allowed) > 1 or name not in _ELEMENTS:
+    allowed = op.SCHEMA.constraints.get(variable, variable)  # "tensor: int64" or "tensor(int64)"
+    name = allowed.removeprefix("tensor: ").removeprefix("tensor(").removesuffix(")")
+    if name not in _ELEMENTS:
         raise ShapeError("its result's element type is not known without the rank of its operands")
     return UnrankedTensorType(_ELEMENTS[name])
 

@@ -18,7 +18,7 @@ from ...dialects.dims.interval import is_signed
 from ..facts import Facts, broadcast_condition
 from ..known import constant_value
 from ..weights import WeightStore
-from .elements import MAX_ELEMENTS, Elements, as_integers, elements_of_array, integer_range, is_integer
+from .elements import MAX_ELEMENTS, Elements, Truth, as_integers, elements_of_array, integer_range, is_integer
 
 MAX_BOUND = 16
 """An integer tensor with at most so many unknown elements can have a symbol for each."""
@@ -80,7 +80,7 @@ class Names:
     def elements(self, value: SSAValue, count: int) -> list[Dim]:
         """Symbols for the elements of an integer tensor that only data decides: `v0`, `v1`, ..."""
         found = self.bound.get(value)
-        if found is None:
+        if found is None or len(found) != count:
             found = [self.new("v") for _ in range(count)]
             self.keep_elements(value, found)
         return found
@@ -117,6 +117,7 @@ class Context:
         self.results: list[SSAValue | None] = list(op.results) if formal is None else list(formal.formal_results())
         self.guards: list[Guard] = []
         self.binds: list[str] = []  # sizes that only the operation's own execution knows
+        self.decisions: list[Truth] = []  # what would tell which branch runs, where the branches give other ranks
         self.shape_operands: dict[int, tuple[Dim, ...]] = {}  # integer operands whose values the result dims rest on
 
     # --- operands -------------------------------------------------------------------------------------------------

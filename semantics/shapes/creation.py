@@ -91,6 +91,8 @@ def sized_by(c: Context, index: int, element: Attribute) -> Attribute:
 
 
 def shape(c: Context) -> Types:
+    if isinstance(c.type_of(0), UnrankedTensorType):
+        return [c.tensor(i64, [c.fresh(0, 0)])]
     rank = c.rank(0)
     start, end = shape_bounds(c, rank)
     return [c.tensor(i64, [max(end - start, 0)])]

@@ -1,6 +1,7 @@
 """Known elements of small tensors: arrays of expressions, as rules pass them on.
 
-An array holds `Dim` for integers and booleans (0 and 1), `Ratio` for floats, None for an element that is not known.
+An array holds `Dim` for integers and booleans (0 and 1), `Ratio` for floats, `Truth` for a boolean that sizes decide, and
+None for an element that is not known.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import numpy as np
 from xdsl.dialects.builtin import BFloat16Type, Float16Type, Float32Type, Float64Type, IntegerType, Signedness
 from xdsl.ir import Attribute
 
-from ...dialects.dims.expression import Dim, as_dim
+from ...dialects.dims.expression import Dim, as_dim, dim_max
 
 MAX_ELEMENTS = 64
 """Tensors with more elements are not followed."""
@@ -44,7 +45,29 @@ class Ratio:
         return Fraction(self.numerator.value, self.denominator) if self.numerator.is_const else None
 
 
-Element: TypeAlias = "Dim | Ratio | None"
+@dataclass(frozen=True)
+class Truth:
+    """Whether `left op right` holds (or does not, where `negated`), with op `==` or `<=`."""
+
+    left: Dim
+    op: str
+    right: Dim
+    negated: bool = False
+
+    def inverse(self) -> Truth:
+        return Truth(self.left, self.op, self.right, not self.negated)
+
+    def condition(self, value: bool) -> str:
+        """The condition under which it has this value."""
+        if value != self.negated:
+            return f"{self.left} {self.op} {self.right}"
+        if self.op == "<=":
+            return f"{self.right + 1} <= {self.left}"
+        gap = self.left - self.right
+        return f"1 <= {dim_max(gap, -gap)}"
+
+
+Element: TypeAlias = "Dim | Ratio | Truth | None"
 
 
 def is_integer(element: Attribute) -> bool:

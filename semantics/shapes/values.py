@@ -20,7 +20,7 @@ from ...dialects import onnx
 from ...dialects.dims.expression import ONE, ZERO, Dim, as_dim, dim_max, dim_min
 from ...dialects.dims.interval import SIZE_LIMIT
 from ...dialects.onnx.types import ELEMENT_TYPES, numpy_dtype
-from .context import Context, Guard, elements_of, static_shape
+from .context import Context, Guard, RankUnknown, elements_of, static_shape
 from .creation import shape_bounds
 from .elements import (
     MANTISSA,
@@ -28,6 +28,7 @@ from .elements import (
     Element,
     Elements,
     Ratio,
+    Truth,
     elements_of_array,
     filled,
     integer_range,
@@ -494,32 +495,57 @@ def clip(c: Context) -> Known:
 # --- comparison and logic ---------------------------------------------------------------------------------------------
 
 
-def _truth(answer: bool | None) -> Element:
-    return None if answer is None else ONE if answer else ZERO
+def _decided(answer: bool | None, otherwise: Truth) -> Element:
+    return otherwise if answer is None else ONE if answer else ZERO
 
 
 def _sides(a: Any, b: Any) -> tuple[Dim, Dim] | None:
     """Two numbers as integers that compare alike."""
-    if isinstance(a, Dim):
+    if isinstance(a, Dim) and isinstance(b, Dim):
         return a, b
-    if not (a.exact and b.exact) or a.limits or b.limits:
+    if not isinstance(a, Ratio) or not isinstance(b, Ratio) or not (a.exact and b.exact) or a.limits or b.limits:
         return None
     return a.numerator * b.denominator, b.numerator * a.denominator
 
 
 def equal(c: Context, a: Any, b: Any) -> Element:
     sides = _sides(a, b)
-    return None if sides is None else _truth(c.scope.facts.prove_eq(*sides).answer)
+    return None if sides is None else _decided(c.scope.facts.prove_eq(*sides).answer, Truth(sides[0], "==", sides[1]))
 
 
 def less(c: Context, a: Any, b: Any) -> Element:
     sides = _sides(a, b)
-    return None if sides is None else _truth(c.scope.facts.prove_le(sides[0] + 1, sides[1]).answer)
+    if sides is None:
+        return None
+    low, high = sides[0] + 1, sides[1]
+    return _decided(c.scope.facts.prove_le(low, high).answer, Truth(low, "<=", high))
 
 
 def less_or_equal(c: Context, a: Any, b: Any) -> Element:
     sides = _sides(a, b)
-    return None if sides is None else _truth(c.scope.facts.prove_le(*sides).answer)
+    return None if sides is None else _decided(c.scope.facts.prove_le(*sides).answer, Truth(sides[0], "<=", sides[1]))
+
+
+def negation(c: Context, a: Any) -> Element:
+    return a.inverse() if isinstance(a, Truth) else 1 - a
+
+
+def conjunction(c: Context, a: Any, b: Any) -> Element:
+    if ZERO in (a, b):
+        return ZERO
+    return b if a is ONE else a if b is ONE or a == b else None
+
+
+def disjunction(c: Context, a: Any, b: Any) -> Element:
+    if ONE in (a, b):
+        return ONE
+    return b if a is ZERO else a if b is ZERO or a == b else None
+
+
+def exclusive(c: Context, a: Any, b: Any) -> Element:
+    if a in (ZERO, ONE):
+        a, b = b, a
+    return a if b is ZERO else negation(c, a) if b is ONE else None
 
 
 def where(c: Context) -> Known:
@@ -556,7 +582,7 @@ def reduced(function: Callable[[Dim, Dim], Dim], start: Dim | None) -> Callable[
             axes = list(range(x.ndim))
         gone = sorted({c.axis(a, x.ndim) for a in axes})
         shape = _result_shape(c)
-        if shape is None or any(e is None for e in x.reshape(-1)):
+        if shape is None or not all(isinstance(e, Dim) for e in x.reshape(-1)):
             return None
         kept = [a for a in range(x.ndim) if a not in gone]
         rows = x.transpose([*kept, *gone]).reshape(int(np.prod([x.shape[a] for a in kept], dtype=np.int64)), -1)
@@ -572,7 +598,7 @@ def reduced(function: Callable[[Dim, Dim], Dim], start: Dim | None) -> Callable[
 
 def cumulative_sum(c: Context) -> Known:
     x, axis = c.elements(0), _numbers(c.elements(1))
-    if x is None or axis is None or not is_integer(c.element(0)) or any(e is None for e in x.reshape(-1)):
+    if x is None or axis is None or not all(isinstance(e, Dim) for e in x.reshape(-1)):
         return None
     if c.attr("exclusive") or c.attr("reverse"):
         return None
@@ -590,7 +616,9 @@ def cast(c: Context) -> Known:
     return [filled(x.shape, [None if e is None else _cast_one(c, e, to) for e in row_major(x)])]
 
 
-def _cast_one(c: Context, e: Dim | Ratio, to: Attribute) -> Element:
+def _cast_one(c: Context, e: Dim | Ratio | Truth, to: Attribute) -> Element:
+    if isinstance(e, Truth):
+        return e if to == IntegerType(1) else None
     if isinstance(e, Dim):
         if is_integer(to):
             return _to_bool(c, e) if to == IntegerType(1) else e
@@ -608,7 +636,7 @@ def _cast_one(c: Context, e: Dim | Ratio, to: Attribute) -> Element:
 
 def _to_bool(c: Context, e: Dim) -> Element:
     answer = c.scope.facts.prove_eq(e, 0).answer
-    return None if answer is None else _truth(not answer)
+    return _decided(None if answer is None else not answer, Truth(e, "==", ZERO, negated=True))
 
 
 def _truncated(c: Context, e: Ratio, to: Attribute) -> Element:
@@ -692,10 +720,10 @@ RULES: Mapping[type[Operation], Callable[[Context], Known]] = {
     onnx.GreaterOp: elementwise(lambda c, a, b: less(c, b, a)),
     onnx.LessOrEqualOp: elementwise(less_or_equal),
     onnx.GreaterOrEqualOp: elementwise(lambda c, a, b: less_or_equal(c, b, a)),
-    onnx.NotOp: elementwise(lambda c, a: 1 - a),
-    onnx.AndOp: elementwise(lambda c, a, b: dim_min(a, b)),
-    onnx.OrOp: elementwise(lambda c, a, b: dim_max(a, b)),
-    onnx.XorOp: elementwise(lambda c, a, b: (a + b) % 2),
+    onnx.NotOp: elementwise(negation),
+    onnx.AndOp: elementwise(conjunction),
+    onnx.OrOp: elementwise(disjunction),
+    onnx.XorOp: elementwise(exclusive),
     onnx.WhereOp: where,
     onnx.ReduceSumOp: reduced(lambda a, b: a + b, ZERO),
     onnx.ReduceProdOp: reduced(lambda a, b: a * b, ONE),
@@ -710,7 +738,10 @@ RULES: Mapping[type[Operation], Callable[[Context], Known]] = {
 def set_values(c: Context) -> None:
     """Runs the value rule of an operation whose results have their types, and keeps what it finds."""
     rule = RULES.get(type(c.op))
-    found = None if rule is None else rule(c)
+    try:
+        found = None if rule is None else rule(c)
+    except RankUnknown:
+        found = None
     for at, value in enumerate(c.results):
         if value is None:
             continue
