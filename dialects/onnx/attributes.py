@@ -79,12 +79,16 @@ def strings_attr(values: Iterable[str | bytes]) -> ArrayAttr[Attribute]:
 
 def key_of(name: str) -> str:
     """An attribute's name as a key of a dictionary in the IR, which must be ASCII to be parsed back."""
-    return name if name.isascii() and not name.startswith("utf8:") else "utf8:" + name.encode().hex()
+    return (
+        name
+        if name.isascii() and not name.startswith("utf8:")
+        else "utf8:" + name.encode("utf-8", "surrogateescape").hex()
+    )
 
 
 def name_of_key(key: str) -> str:
     """The attribute's name; `key_of`'s inverse."""
-    return bytes.fromhex(key[5:]).decode() if key.startswith("utf8:") else key
+    return bytes.fromhex(key[5:]).decode("utf-8", "surrogateescape") if key.startswith("utf8:") else key
 
 
 def tensor_attr(array: np.ndarray[Any, Any]) -> DenseIntOrFPElementsAttr[Any]:

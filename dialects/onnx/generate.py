@@ -251,7 +251,7 @@ def _schema(schema: defs.OpSchema, type_sets: dict[str, str]) -> list[str]:
         text = compact_types(constraint.allowed_type_strs)
         constraints.append(f"{constraint.type_param_str!r}: {type_sets.setdefault(text, f'_T{len(type_sets)}')}")
     lines.append(f"        {{{', '.join(constraints)}}},")
-    lines.append(f"        {schema.min_input}, {schema.min_output},")
+    lines.append(f"        {schema.min_input}, {schema.min_output}, {versions(schema)[0].since_version},")
     lines.append("    )")
     return lines
 

@@ -114,7 +114,7 @@ class AbsOp(OnnxOp):
         (Formal('Y', 'T'),),
         {},
         {'T': _T0},
-        1, 1,
+        1, 1, 1,
     )
 
 
@@ -132,7 +132,7 @@ class AcosOp(OnnxOp):
         (Formal('output', 'T'),),
         {},
         {'T': _T1},
-        1, 1,
+        1, 1, 7,
     )
 
 
@@ -150,7 +150,7 @@ class AcoshOp(OnnxOp):
         (Formal('output', 'T'),),
         {},
         {'T': _T1},
-        1, 1,
+        1, 1, 9,
     )
 
 
@@ -169,7 +169,7 @@ class AddOp(OnnxOp):
         (Formal('C', 'T'),),
         {},
         {'T': _T0},
-        2, 1,
+        2, 1, 1,
     )
 
 
@@ -191,7 +191,7 @@ class AffineGridOp(OnnxOp):
             'align_corners': AttributeSpec('INT', False, 0),
         },
         {'T1': _T1, 'T2': _T2},
-        2, 1,
+        2, 1, 20,
     )
 
 
@@ -210,7 +210,7 @@ class AndOp(OnnxOp):
         (Formal('C', 'T1'),),
         {},
         {'T': _T3, 'T1': _T3},
-        2, 1,
+        2, 1, 1,
     )
 
 
@@ -235,7 +235,7 @@ class ArgMaxOp(OnnxOp):
             'axis': AttributeSpec('INT', False, 0),
         },
         {'T': _T0},
-        1, 1,
+        1, 1, 1,
     )
 
 
@@ -260,7 +260,7 @@ class ArgMinOp(OnnxOp):
             'axis': AttributeSpec('INT', False, 0),
         },
         {'T': _T0},
-        1, 1,
+        1, 1, 1,
     )
 
 
@@ -278,7 +278,7 @@ class AsinOp(OnnxOp):
         (Formal('output', 'T'),),
         {},
         {'T': _T1},
-        1, 1,
+        1, 1, 7,
     )
 
 
@@ -296,7 +296,7 @@ class AsinhOp(OnnxOp):
         (Formal('output', 'T'),),
         {},
         {'T': _T1},
-        1, 1,
+        1, 1, 9,
     )
 
 
@@ -314,7 +314,7 @@ class AtanOp(OnnxOp):
         (Formal('output', 'T'),),
         {},
         {'T': _T1},
-        1, 1,
+        1, 1, 7,
     )
 
 
@@ -332,7 +332,7 @@ class AtanhOp(OnnxOp):
         (Formal('output', 'T'),),
         {},
         {'T': _T1},
-        1, 1,
+        1, 1, 9,
     )
 
 
@@ -379,7 +379,7 @@ class AttentionOp(OnnxOp):
             'is_causal': AttributeSpec('INT', False, 0),
         },
         {'T1': _T1, 'T2': _T1, 'U': _T4},
-        3, 1,
+        3, 1, 23,
     )
 
 
@@ -412,7 +412,7 @@ class AveragePoolOp(OnnxOp):
             'kernel_shape': AttributeSpec('INTS', True),
         },
         {'T': _T1},
-        1, 1,
+        1, 1, 1,
     )
 
 
@@ -444,7 +444,7 @@ class BatchNormalizationOp(OnnxOp):
             'epsilon': AttributeSpec('FLOAT', False, 1e-05),
         },
         {'T': _T1, 'T1': _T1, 'T2': _T1},
-        5, 1,
+        5, 1, 1,
     )
 
 
@@ -466,7 +466,7 @@ class BernoulliOp(OnnxOp):
             'seed': AttributeSpec('FLOAT'),
         },
         {'T1': _T1, 'T2': _T4},
-        1, 1,
+        1, 1, 15,
     )
 
 
@@ -487,7 +487,7 @@ class BitCastOp(OnnxOp):
             'to': AttributeSpec('INT', True),
         },
         {'T1': _T5, 'T2': _T5},
-        1, 1,
+        1, 1, 26,
     )
 
 
@@ -509,7 +509,7 @@ class BitShiftOp(OnnxOp):
             'direction': AttributeSpec('STRING', True),
         },
         {'T': _T6},
-        2, 1,
+        2, 1, 11,
     )
 
 
@@ -528,7 +528,7 @@ class BitwiseAndOp(OnnxOp):
         (Formal('C', 'T'),),
         {},
         {'T': _T6},
-        2, 1,
+        2, 1, 18,
     )
 
 
@@ -546,7 +546,7 @@ class BitwiseNotOp(OnnxOp):
         (Formal('Y', 'T'),),
         {},
         {'T': _T6},
-        1, 1,
+        1, 1, 18,
     )
 
 
@@ -565,7 +565,7 @@ class BitwiseOrOp(OnnxOp):
         (Formal('C', 'T'),),
         {},
         {'T': _T6},
-        2, 1,
+        2, 1, 18,
     )
 
 
@@ -584,7 +584,7 @@ class BitwiseXorOp(OnnxOp):
         (Formal('C', 'T'),),
         {},
         {'T': _T6},
-        2, 1,
+        2, 1, 18,
     )
 
 
@@ -607,7 +607,7 @@ class BlackmanWindowOp(OnnxOp):
             'output_datatype': AttributeSpec('INT', False, 1),
         },
         {'T1': _T7, 'T2': _T0},
-        1, 1,
+        1, 1, 17,
     )
 
 
@@ -632,7 +632,7 @@ class CastOp(OnnxOp):
             'to': AttributeSpec('INT', True),
         },
         {'T1': _T8, 'T2': _T8},
-        1, 1,
+        1, 1, 1,
     )
 
 
@@ -656,7 +656,7 @@ class CastLikeOp(OnnxOp):
             'saturate': AttributeSpec('INT', False, 1),
         },
         {'T1': _T9, 'T2': _T9},
-        2, 1,
+        2, 1, 15,
     )
 
 
@@ -682,7 +682,7 @@ class CausalConvWithStateOp(OnnxOp):
             'activation': AttributeSpec('STRING', False, 'none'),
         },
         {'T': _T10},
-        2, 2,
+        2, 2, 27,
     )
 
 
@@ -700,7 +700,7 @@ class CeilOp(OnnxOp):
         (Formal('Y', 'T'),),
         {},
         {'T': _T1},
-        1, 1,
+        1, 1, 1,
     )
 
 
@@ -721,7 +721,7 @@ class CeluOp(OnnxOp):
             'alpha': AttributeSpec('FLOAT', False, 1.0),
         },
         {'T': _T1},
-        1, 1,
+        1, 1, 12,
     )
 
 
@@ -743,7 +743,7 @@ class CenterCropPadOp(OnnxOp):
             'axes': AttributeSpec('INTS'),
         },
         {'T': _T11, 'Tind': _T7},
-        2, 1,
+        2, 1, 18,
     )
 
 
@@ -764,7 +764,7 @@ class ClipOp(OnnxOp):
         (Formal('output', 'T'),),
         {},
         {'T': _T0},
-        1, 1,
+        1, 1, 1,
     )
 
 
@@ -791,7 +791,7 @@ class Col2ImOp(OnnxOp):
             'dilations': AttributeSpec('INTS'),
         },
         {'T': _T11},
-        3, 1,
+        3, 1, 18,
     )
 
 
@@ -813,7 +813,7 @@ class CompressOp(OnnxOp):
             'axis': AttributeSpec('INT'),
         },
         {'T': _T11, 'T1': _T3},
-        2, 1,
+        2, 1, 9,
     )
 
 
@@ -834,7 +834,7 @@ class ConcatOp(OnnxOp):
             'axis': AttributeSpec('INT', True),
         },
         {'T': _T11},
-        1, 1,
+        1, 1, 1,
     )
 
 
@@ -857,7 +857,7 @@ class ConcatFromSequenceOp(OnnxOp):
             'axis': AttributeSpec('INT', True),
         },
         {'S': _T12, 'T': _T13},
-        1, 1,
+        1, 1, 11,
     )
 
 
@@ -891,7 +891,7 @@ class ConstantOp(OnnxOp):
             'value': AttributeSpec('TENSOR'),
         },
         {'T': _T14},
-        0, 1,
+        0, 1, 1,
     )
 
 
@@ -912,7 +912,7 @@ class ConstantOfShapeOp(OnnxOp):
             'value': AttributeSpec('TENSOR'),
         },
         {'T1': _T2, 'T2': _T15},
-        1, 1,
+        1, 1, 9,
     )
 
 
@@ -945,7 +945,7 @@ class ConvOp(OnnxOp):
             'kernel_shape': AttributeSpec('INTS'),
         },
         {'T': _T1},
-        2, 1,
+        2, 1, 1,
     )
 
 
@@ -980,7 +980,7 @@ class ConvIntegerOp(OnnxOp):
             'auto_pad': AttributeSpec('STRING', False, 'NOTSET'),
         },
         {'T1': _T16, 'T2': _T16, 'T3': _T17},
-        2, 1,
+        2, 1, 10,
     )
 
 
@@ -1017,7 +1017,7 @@ class ConvTransposeOp(OnnxOp):
             'kernel_shape': AttributeSpec('INTS'),
         },
         {'T': _T1},
-        2, 1,
+        2, 1, 1,
     )
 
 
@@ -1035,7 +1035,7 @@ class CosOp(OnnxOp):
         (Formal('output', 'T'),),
         {},
         {'T': _T1},
-        1, 1,
+        1, 1, 7,
     )
 
 
@@ -1053,7 +1053,7 @@ class CoshOp(OnnxOp):
         (Formal('output', 'T'),),
         {},
         {'T': _T1},
-        1, 1,
+        1, 1, 9,
     )
 
 
@@ -1077,7 +1077,7 @@ class CumProdOp(OnnxOp):
             'exclusive': AttributeSpec('INT', False, 0),
         },
         {'T': _T18, 'T2': _T7},
-        2, 1,
+        2, 1, 26,
     )
 
 
@@ -1101,7 +1101,7 @@ class CumSumOp(OnnxOp):
             'exclusive': AttributeSpec('INT', False, 0),
         },
         {'T': _T18, 'T2': _T7},
-        2, 1,
+        2, 1, 11,
     )
 
 
@@ -1127,7 +1127,7 @@ class DFTOp(OnnxOp):
             'onesided': AttributeSpec('INT', False, 0),
         },
         {'T1': _T1, 'T2': _T7},
-        1, 1,
+        1, 1, 17,
     )
 
 
@@ -1163,7 +1163,7 @@ class DeformConvOp(OnnxOp):
             'dilations': AttributeSpec('INTS'),
         },
         {'T': _T1},
-        3, 1,
+        3, 1, 19,
     )
 
 
@@ -1186,7 +1186,7 @@ class DepthToSpaceOp(OnnxOp):
             'blocksize': AttributeSpec('INT', True),
         },
         {'T': _T11},
-        1, 1,
+        1, 1, 1,
     )
 
 
@@ -1213,7 +1213,7 @@ class DequantizeLinearOp(OnnxOp):
             'axis': AttributeSpec('INT', False, 1),
         },
         {'T1': _T19, 'T2': _T20, 'T3': _T10},
-        2, 1,
+        2, 1, 10,
     )
 
 
@@ -1231,7 +1231,7 @@ class DetOp(OnnxOp):
         (Formal('Y', 'T'),),
         {},
         {'T': _T1},
-        1, 1,
+        1, 1, 11,
     )
 
 
@@ -1250,7 +1250,7 @@ class DivOp(OnnxOp):
         (Formal('C', 'T'),),
         {},
         {'T': _T0},
-        2, 1,
+        2, 1, 1,
     )
 
 
@@ -1274,7 +1274,7 @@ class DropoutOp(OnnxOp):
             'seed': AttributeSpec('INT'),
         },
         {'T': _T21, 'T1': _T21, 'T2': _T3},
-        1, 1,
+        1, 1, 1,
     )
 
 
@@ -1294,7 +1294,7 @@ class DynamicQuantizeLinearOp(OnnxOp):
         (Formal('y', 'T2'), Formal('y_scale', 'tensor(float)'), Formal('y_zero_point', 'T2'),),
         {},
         {'T1': _T22, 'T2': _T23},
-        1, 3,
+        1, 3, 11,
     )
 
 
@@ -1315,7 +1315,7 @@ class EinsumOp(OnnxOp):
             'equation': AttributeSpec('STRING', True),
         },
         {'T': _T0},
-        1, 1,
+        1, 1, 12,
     )
 
 
@@ -1336,7 +1336,7 @@ class EluOp(OnnxOp):
             'alpha': AttributeSpec('FLOAT', False, 1.0),
         },
         {'T': _T1},
-        1, 1,
+        1, 1, 1,
     )
 
 
@@ -1355,7 +1355,7 @@ class EqualOp(OnnxOp):
         (Formal('C', 'T1'),),
         {},
         {'T': _T24, 'T1': _T3},
-        2, 1,
+        2, 1, 1,
     )
 
 
@@ -1373,7 +1373,7 @@ class ErfOp(OnnxOp):
         (Formal('output', 'T'),),
         {},
         {'T': _T1},
-        1, 1,
+        1, 1, 9,
     )
 
 
@@ -1391,7 +1391,7 @@ class ExpOp(OnnxOp):
         (Formal('output', 'T'),),
         {},
         {'T': _T1},
-        1, 1,
+        1, 1, 1,
     )
 
 
@@ -1410,7 +1410,7 @@ class ExpandOp(OnnxOp):
         (Formal('output', 'T'),),
         {},
         {'T': _T11},
-        2, 1,
+        2, 1, 8,
     )
 
 
@@ -1433,7 +1433,7 @@ class EyeLikeOp(OnnxOp):
             'k': AttributeSpec('INT', False, 0),
         },
         {'T1': _T4, 'T2': _T4},
-        1, 1,
+        1, 1, 9,
     )
 
 
@@ -1454,7 +1454,7 @@ class FlattenOp(OnnxOp):
             'axis': AttributeSpec('INT', False, 1),
         },
         {'T': _T14},
-        1, 1,
+        1, 1, 1,
     )
 
 
@@ -1472,7 +1472,7 @@ class FloorOp(OnnxOp):
         (Formal('Y', 'T'),),
         {},
         {'T': _T1},
-        1, 1,
+        1, 1, 1,
     )
 
 
@@ -1514,7 +1514,7 @@ class GRUOp(OnnxOp):
             'activations': AttributeSpec('STRINGS'),
         },
         {'T': _T1, 'T1': _T17},
-        3, 0,
+        3, 0, 1,
     )
 
 
@@ -1536,7 +1536,7 @@ class GatherOp(OnnxOp):
             'axis': AttributeSpec('INT', False, 0),
         },
         {'T': _T11, 'Tind': _T7},
-        2, 1,
+        2, 1, 1,
     )
 
 
@@ -1558,7 +1558,7 @@ class GatherElementsOp(OnnxOp):
             'axis': AttributeSpec('INT', False, 0),
         },
         {'T': _T11, 'Tind': _T7},
-        2, 1,
+        2, 1, 11,
     )
 
 
@@ -1580,7 +1580,7 @@ class GatherNDOp(OnnxOp):
             'batch_dims': AttributeSpec('INT', False, 0),
         },
         {'T': _T11},
-        2, 1,
+        2, 1, 11,
     )
 
 
@@ -1601,7 +1601,7 @@ class GeluOp(OnnxOp):
             'approximate': AttributeSpec('STRING', False, 'none'),
         },
         {'T': _T1},
-        1, 1,
+        1, 1, 20,
     )
 
 
@@ -1630,7 +1630,7 @@ class GemmOp(OnnxOp):
             'transA': AttributeSpec('INT', False, 0),
         },
         {'T': _T18},
-        2, 1,
+        2, 1, 1,
     )
 
 
@@ -1648,7 +1648,7 @@ class GlobalAveragePoolOp(OnnxOp):
         (Formal('Y', 'T'),),
         {},
         {'T': _T1},
-        1, 1,
+        1, 1, 1,
     )
 
 
@@ -1669,7 +1669,7 @@ class GlobalLpPoolOp(OnnxOp):
             'p': AttributeSpec('INT', False, 2),
         },
         {'T': _T1},
-        1, 1,
+        1, 1, 1,
     )
 
 
@@ -1687,7 +1687,7 @@ class GlobalMaxPoolOp(OnnxOp):
         (Formal('Y', 'T'),),
         {},
         {'T': _T1},
-        1, 1,
+        1, 1, 1,
     )
 
 
@@ -1706,7 +1706,7 @@ class GreaterOp(OnnxOp):
         (Formal('C', 'T1'),),
         {},
         {'T': _T0, 'T1': _T3},
-        2, 1,
+        2, 1, 1,
     )
 
 
@@ -1725,7 +1725,7 @@ class GreaterOrEqualOp(OnnxOp):
         (Formal('C', 'T1'),),
         {},
         {'T': _T0, 'T1': _T3},
-        2, 1,
+        2, 1, 12,
     )
 
 
@@ -1751,7 +1751,7 @@ class GridSampleOp(OnnxOp):
             'mode': AttributeSpec('STRING', False, 'linear'),
         },
         {'T1': _T11, 'T2': _T1},
-        2, 1,
+        2, 1, 16,
     )
 
 
@@ -1778,7 +1778,7 @@ class GroupNormalizationOp(OnnxOp):
             'epsilon': AttributeSpec('FLOAT', False, 1e-05),
         },
         {'T': _T1},
-        3, 1,
+        3, 1, 18,
     )
 
 
@@ -1801,7 +1801,7 @@ class HammingWindowOp(OnnxOp):
             'output_datatype': AttributeSpec('INT', False, 1),
         },
         {'T1': _T7, 'T2': _T0},
-        1, 1,
+        1, 1, 17,
     )
 
 
@@ -1824,7 +1824,7 @@ class HannWindowOp(OnnxOp):
             'output_datatype': AttributeSpec('INT', False, 1),
         },
         {'T1': _T7, 'T2': _T0},
-        1, 1,
+        1, 1, 17,
     )
 
 
@@ -1847,7 +1847,7 @@ class HardSigmoidOp(OnnxOp):
             'alpha': AttributeSpec('FLOAT', False, 0.2),
         },
         {'T': _T1},
-        1, 1,
+        1, 1, 1,
     )
 
 
@@ -1865,7 +1865,7 @@ class HardSwishOp(OnnxOp):
         (Formal('Y', 'T'),),
         {},
         {'T': _T1},
-        1, 1,
+        1, 1, 14,
     )
 
 
@@ -1886,7 +1886,7 @@ class HardmaxOp(OnnxOp):
             'axis': AttributeSpec('INT', False, -1),
         },
         {'T': _T1},
-        1, 1,
+        1, 1, 1,
     )
 
 
@@ -1904,7 +1904,7 @@ class IdentityOp(OnnxOp):
         (Formal('output', 'V'),),
         {},
         {'V': _T25},
-        1, 1,
+        1, 1, 1,
     )
 
 
@@ -1927,7 +1927,7 @@ class IfOp(OnnxOp):
             'then_branch': AttributeSpec('GRAPH', True),
         },
         {'V': _T26, 'B': _T3},
-        1, 1,
+        1, 1, 1,
     )
 
 
@@ -1948,7 +1948,7 @@ class ImageDecoderOp(OnnxOp):
             'pixel_format': AttributeSpec('STRING', False, 'RGB'),
         },
         {'T1': _T23, 'T2': _T23},
-        1, 1,
+        1, 1, 20,
     )
 
 
@@ -1971,7 +1971,7 @@ class InstanceNormalizationOp(OnnxOp):
             'epsilon': AttributeSpec('FLOAT', False, 1e-05),
         },
         {'T': _T1},
-        3, 1,
+        3, 1, 1,
     )
 
 
@@ -1994,7 +1994,7 @@ class IsInfOp(OnnxOp):
             'detect_positive': AttributeSpec('INT', False, 1),
         },
         {'T1': _T21, 'T2': _T3},
-        1, 1,
+        1, 1, 10,
     )
 
 
@@ -2012,7 +2012,7 @@ class IsNaNOp(OnnxOp):
         (Formal('Y', 'T2'),),
         {},
         {'T1': _T21, 'T2': _T3},
-        1, 1,
+        1, 1, 9,
     )
 
 
@@ -2039,7 +2039,7 @@ class LRNOp(OnnxOp):
             'size': AttributeSpec('INT', True),
         },
         {'T': _T1},
-        1, 1,
+        1, 1, 1,
     )
 
 
@@ -2084,7 +2084,7 @@ class LSTMOp(OnnxOp):
             'activations': AttributeSpec('STRINGS'),
         },
         {'T': _T1, 'T1': _T17},
-        3, 0,
+        3, 0, 1,
     )
 
 
@@ -2114,7 +2114,7 @@ class LayerNormalizationOp(OnnxOp):
             'axis': AttributeSpec('INT', False, -1),
         },
         {'T': _T1, 'U': _T27},
-        2, 1,
+        2, 1, 17,
     )
 
 
@@ -2135,7 +2135,7 @@ class LeakyReluOp(OnnxOp):
             'alpha': AttributeSpec('FLOAT', False, 0.01),
         },
         {'T': _T1},
-        1, 1,
+        1, 1, 1,
     )
 
 
@@ -2154,7 +2154,7 @@ class LessOp(OnnxOp):
         (Formal('C', 'T1'),),
         {},
         {'T': _T0, 'T1': _T3},
-        2, 1,
+        2, 1, 1,
     )
 
 
@@ -2173,7 +2173,7 @@ class LessOrEqualOp(OnnxOp):
         (Formal('C', 'T1'),),
         {},
         {'T': _T0, 'T1': _T3},
-        2, 1,
+        2, 1, 12,
     )
 
 
@@ -2209,7 +2209,7 @@ class LinearAttentionOp(OnnxOp):
             'update_rule': AttributeSpec('STRING', False, 'gated_delta'),
         },
         {'T': _T10, 'S': _T10},
-        3, 2,
+        3, 2, 27,
     )
 
 
@@ -2227,7 +2227,7 @@ class LogOp(OnnxOp):
         (Formal('output', 'T'),),
         {},
         {'T': _T1},
-        1, 1,
+        1, 1, 1,
     )
 
 
@@ -2248,7 +2248,7 @@ class LogSoftmaxOp(OnnxOp):
             'axis': AttributeSpec('INT', False, -1),
         },
         {'T': _T1},
-        1, 1,
+        1, 1, 1,
     )
 
 
@@ -2272,7 +2272,7 @@ class LoopOp(OnnxOp):
             'body': AttributeSpec('GRAPH', True),
         },
         {'V': _T26, 'I': _T2, 'B': _T3},
-        2, 1,
+        2, 1, 1,
     )
 
 
@@ -2295,7 +2295,7 @@ class LpNormalizationOp(OnnxOp):
             'axis': AttributeSpec('INT', False, -1),
         },
         {'T': _T1},
-        1, 1,
+        1, 1, 1,
     )
 
 
@@ -2328,7 +2328,7 @@ class LpPoolOp(OnnxOp):
             'kernel_shape': AttributeSpec('INTS', True),
         },
         {'T': _T1},
-        1, 1,
+        1, 1, 1,
     )
 
 
@@ -2347,7 +2347,7 @@ class MatMulOp(OnnxOp):
         (Formal('Y', 'T'),),
         {},
         {'T': _T18},
-        2, 1,
+        2, 1, 1,
     )
 
 
@@ -2369,7 +2369,7 @@ class MatMulIntegerOp(OnnxOp):
         (Formal('Y', 'T3'),),
         {},
         {'T1': _T16, 'T2': _T16, 'T3': _T17},
-        2, 1,
+        2, 1, 10,
     )
 
 
@@ -2387,7 +2387,7 @@ class MaxOp(OnnxOp):
         (Formal('max', 'T'),),
         {},
         {'T': _T0},
-        1, 1,
+        1, 1, 1,
     )
 
 
@@ -2421,7 +2421,7 @@ class MaxPoolOp(OnnxOp):
             'kernel_shape': AttributeSpec('INTS', True),
         },
         {'T': _T28, 'I': _T2},
-        1, 1,
+        1, 1, 1,
     )
 
 
@@ -2445,7 +2445,7 @@ class MaxRoiPoolOp(OnnxOp):
             'pooled_shape': AttributeSpec('INTS', True),
         },
         {'T': _T1},
-        2, 1,
+        2, 1, 1,
     )
 
 
@@ -2472,7 +2472,7 @@ class MaxUnpoolOp(OnnxOp):
             'kernel_shape': AttributeSpec('INTS', True),
         },
         {'T1': _T1, 'T2': _T2},
-        2, 1,
+        2, 1, 9,
     )
 
 
@@ -2490,7 +2490,7 @@ class MeanOp(OnnxOp):
         (Formal('mean', 'T'),),
         {},
         {'T': _T1},
-        1, 1,
+        1, 1, 1,
     )
 
 
@@ -2511,7 +2511,7 @@ class MeanVarianceNormalizationOp(OnnxOp):
             'axes': AttributeSpec('INTS', False, (0, 2, 3)),
         },
         {'T': _T1},
-        1, 1,
+        1, 1, 9,
     )
 
 
@@ -2536,7 +2536,7 @@ class MelWeightMatrixOp(OnnxOp):
             'output_datatype': AttributeSpec('INT', False, 1),
         },
         {'T1': _T7, 'T2': _T1, 'T3': _T0},
-        5, 1,
+        5, 1, 17,
     )
 
 
@@ -2554,7 +2554,7 @@ class MinOp(OnnxOp):
         (Formal('min', 'T'),),
         {},
         {'T': _T0},
-        1, 1,
+        1, 1, 1,
     )
 
 
@@ -2572,7 +2572,7 @@ class MishOp(OnnxOp):
         (Formal('Y', 'T'),),
         {},
         {'T': _T1},
-        1, 1,
+        1, 1, 18,
     )
 
 
@@ -2594,7 +2594,7 @@ class ModOp(OnnxOp):
             'fmod': AttributeSpec('INT', False, 0),
         },
         {'T': _T0},
-        2, 1,
+        2, 1, 10,
     )
 
 
@@ -2613,7 +2613,7 @@ class MulOp(OnnxOp):
         (Formal('C', 'T'),),
         {},
         {'T': _T0},
-        2, 1,
+        2, 1, 1,
     )
 
 
@@ -2637,7 +2637,7 @@ class MultinomialOp(OnnxOp):
             'sample_size': AttributeSpec('INT', False, 1),
         },
         {'T1': _T1, 'T2': _T7},
-        1, 1,
+        1, 1, 7,
     )
 
 
@@ -2655,7 +2655,7 @@ class NegOp(OnnxOp):
         (Formal('Y', 'T'),),
         {},
         {'T': _T29},
-        1, 1,
+        1, 1, 1,
     )
 
 
@@ -2680,7 +2680,7 @@ class NegativeLogLikelihoodLossOp(OnnxOp):
             'reduction': AttributeSpec('STRING', False, 'mean'),
         },
         {'T': _T1, 'Tind': _T7},
-        2, 1,
+        2, 1, 12,
     )
 
 
@@ -2706,7 +2706,7 @@ class NonMaxSuppressionOp(OnnxOp):
             'center_point_box': AttributeSpec('INT', False, 0),
         },
         {},
-        2, 1,
+        2, 1, 10,
     )
 
 
@@ -2724,7 +2724,7 @@ class NonZeroOp(OnnxOp):
         (Formal('Y', 'tensor(int64)'),),
         {},
         {'T': _T11},
-        1, 1,
+        1, 1, 9,
     )
 
 
@@ -2742,7 +2742,7 @@ class NotOp(OnnxOp):
         (Formal('Y', 'T'),),
         {},
         {'T': _T3},
-        1, 1,
+        1, 1, 1,
     )
 
 
@@ -2765,7 +2765,7 @@ class OneHotOp(OnnxOp):
             'axis': AttributeSpec('INT', False, -1),
         },
         {'T1': _T30, 'T2': _T30, 'T3': _T11},
-        3, 1,
+        3, 1, 9,
     )
 
 
@@ -2786,7 +2786,7 @@ class OptionalOp(OnnxOp):
             'type': AttributeSpec('TYPE_PROTO'),
         },
         {'V': _T31, 'O': _T32},
-        0, 1,
+        0, 1, 15,
     )
 
 
@@ -2804,7 +2804,7 @@ class OptionalGetElementOp(OnnxOp):
         (Formal('output', 'V'),),
         {},
         {'O': _T33, 'V': _T31},
-        1, 1,
+        1, 1, 15,
     )
 
 
@@ -2822,7 +2822,7 @@ class OptionalHasElementOp(OnnxOp):
         (Formal('output', 'B'),),
         {},
         {'O': _T33, 'B': _T3},
-        0, 1,
+        0, 1, 15,
     )
 
 
@@ -2841,7 +2841,7 @@ class OrOp(OnnxOp):
         (Formal('C', 'T1'),),
         {},
         {'T': _T3, 'T1': _T3},
-        2, 1,
+        2, 1, 1,
     )
 
 
@@ -2860,7 +2860,7 @@ class PReluOp(OnnxOp):
         (Formal('Y', 'T'),),
         {},
         {'T': _T18},
-        2, 1,
+        2, 1, 1,
     )
 
 
@@ -2885,7 +2885,7 @@ class PadOp(OnnxOp):
             'mode': AttributeSpec('STRING', False, 'constant'),
         },
         {'T': _T14, 'Tind': _T7},
-        2, 1,
+        2, 1, 1,
     )
 
 
@@ -2904,7 +2904,7 @@ class PowOp(OnnxOp):
         (Formal('Z', 'T'),),
         {},
         {'T': _T34, 'T1': _T0},
-        2, 1,
+        2, 1, 1,
     )
 
 
@@ -2943,7 +2943,7 @@ class QLinearConvOp(OnnxOp):
             'auto_pad': AttributeSpec('STRING', False, 'NOTSET'),
         },
         {'T1': _T16, 'T2': _T16, 'T3': _T16, 'T4': _T17},
-        8, 1,
+        8, 1, 10,
     )
 
 
@@ -2968,7 +2968,7 @@ class QLinearMatMulOp(OnnxOp):
         (Formal('y', 'T3'),),
         {},
         {'TS': _T10, 'T1': _T35, 'T2': _T35, 'T3': _T35},
-        8, 1,
+        8, 1, 10,
     )
 
 
@@ -2999,7 +2999,7 @@ class QuantizeLinearOp(OnnxOp):
             'axis': AttributeSpec('INT', False, 1),
         },
         {'T1': _T36, 'T2': _T37, 'T3': _T38},
-        2, 1,
+        2, 1, 10,
     )
 
 
@@ -3025,7 +3025,7 @@ class RMSNormalizationOp(OnnxOp):
             'axis': AttributeSpec('INT', False, -1),
         },
         {'T': _T1, 'V': _T1},
-        2, 1,
+        2, 1, 23,
     )
 
 
@@ -3065,7 +3065,7 @@ class RNNOp(OnnxOp):
             'activations': AttributeSpec('STRINGS', False, ('Tanh', 'Tanh')),
         },
         {'T': _T1, 'T1': _T17},
-        3, 0,
+        3, 0, 1,
     )
 
 
@@ -3092,7 +3092,7 @@ class RandomNormalOp(OnnxOp):
             'mean': AttributeSpec('FLOAT', False, 0.0),
         },
         {'T': _T1},
-        0, 1,
+        0, 1, 1,
     )
 
 
@@ -3118,7 +3118,7 @@ class RandomNormalLikeOp(OnnxOp):
             'mean': AttributeSpec('FLOAT', False, 0.0),
         },
         {'T1': _T11, 'T2': _T1},
-        1, 1,
+        1, 1, 1,
     )
 
 
@@ -3145,7 +3145,7 @@ class RandomUniformOp(OnnxOp):
             'low': AttributeSpec('FLOAT', False, 0.0),
         },
         {'T': _T1},
-        0, 1,
+        0, 1, 1,
     )
 
 
@@ -3171,7 +3171,7 @@ class RandomUniformLikeOp(OnnxOp):
             'low': AttributeSpec('FLOAT', False, 0.0),
         },
         {'T1': _T11, 'T2': _T1},
-        1, 1,
+        1, 1, 1,
     )
 
 
@@ -3194,7 +3194,7 @@ class RangeOp(OnnxOp):
             'stash_type': AttributeSpec('INT', False, 1),
         },
         {'T': _T39},
-        3, 1,
+        3, 1, 11,
     )
 
 
@@ -3212,7 +3212,7 @@ class ReciprocalOp(OnnxOp):
         (Formal('Y', 'T'),),
         {},
         {'T': _T1},
-        1, 1,
+        1, 1, 1,
     )
 
 
@@ -3236,7 +3236,7 @@ class ReduceL1Op(OnnxOp):
             'keepdims': AttributeSpec('INT', False, 1),
         },
         {'T': _T18},
-        1, 1,
+        1, 1, 1,
     )
 
 
@@ -3260,7 +3260,7 @@ class ReduceL2Op(OnnxOp):
             'keepdims': AttributeSpec('INT', False, 1),
         },
         {'T': _T18},
-        1, 1,
+        1, 1, 1,
     )
 
 
@@ -3284,7 +3284,7 @@ class ReduceLogSumOp(OnnxOp):
             'keepdims': AttributeSpec('INT', False, 1),
         },
         {'T': _T1},
-        1, 1,
+        1, 1, 1,
     )
 
 
@@ -3308,7 +3308,7 @@ class ReduceLogSumExpOp(OnnxOp):
             'keepdims': AttributeSpec('INT', False, 1),
         },
         {'T': _T1},
-        1, 1,
+        1, 1, 1,
     )
 
 
@@ -3332,7 +3332,7 @@ class ReduceMaxOp(OnnxOp):
             'keepdims': AttributeSpec('INT', False, 1),
         },
         {'T': _T40},
-        1, 1,
+        1, 1, 1,
     )
 
 
@@ -3356,7 +3356,7 @@ class ReduceMeanOp(OnnxOp):
             'keepdims': AttributeSpec('INT', False, 1),
         },
         {'T': _T18},
-        1, 1,
+        1, 1, 1,
     )
 
 
@@ -3380,7 +3380,7 @@ class ReduceMinOp(OnnxOp):
             'keepdims': AttributeSpec('INT', False, 1),
         },
         {'T': _T40},
-        1, 1,
+        1, 1, 1,
     )
 
 
@@ -3404,7 +3404,7 @@ class ReduceProdOp(OnnxOp):
             'keepdims': AttributeSpec('INT', False, 1),
         },
         {'T': _T18},
-        1, 1,
+        1, 1, 1,
     )
 
 
@@ -3428,7 +3428,7 @@ class ReduceSumOp(OnnxOp):
             'keepdims': AttributeSpec('INT', False, 1),
         },
         {'T': _T18},
-        1, 1,
+        1, 1, 1,
     )
 
 
@@ -3452,7 +3452,7 @@ class ReduceSumSquareOp(OnnxOp):
             'keepdims': AttributeSpec('INT', False, 1),
         },
         {'T': _T18},
-        1, 1,
+        1, 1, 1,
     )
 
 
@@ -3473,7 +3473,7 @@ class RegexFullMatchOp(OnnxOp):
             'pattern': AttributeSpec('STRING'),
         },
         {'T1': _T41, 'T2': _T3},
-        1, 1,
+        1, 1, 20,
     )
 
 
@@ -3491,7 +3491,7 @@ class ReluOp(OnnxOp):
         (Formal('Y', 'T'),),
         {},
         {'T': _T29},
-        1, 1,
+        1, 1, 1,
     )
 
 
@@ -3513,7 +3513,7 @@ class ReshapeOp(OnnxOp):
             'allowzero': AttributeSpec('INT', False, 0),
         },
         {'T': _T14},
-        2, 1,
+        2, 1, 1,
     )
 
 
@@ -3554,7 +3554,7 @@ class ResizeOp(OnnxOp):
             'mode': AttributeSpec('STRING', False, 'nearest'),
         },
         {'T1': _T11, 'T2': _T42},
-        1, 1,
+        1, 1, 10,
     )
 
 
@@ -3578,7 +3578,7 @@ class ReverseSequenceOp(OnnxOp):
             'time_axis': AttributeSpec('INT', False, 0),
         },
         {'T': _T11},
-        2, 1,
+        2, 1, 10,
     )
 
 
@@ -3611,7 +3611,7 @@ class RoiAlignOp(OnnxOp):
             'spatial_scale': AttributeSpec('FLOAT', False, 1.0),
         },
         {'T1': _T1, 'T2': _T2},
-        3, 1,
+        3, 1, 10,
     )
 
 
@@ -3639,7 +3639,7 @@ class RotaryEmbeddingOp(OnnxOp):
             'interleaved': AttributeSpec('INT', False, 0),
         },
         {'T': _T10, 'M': _T2},
-        3, 1,
+        3, 1, 23,
     )
 
 
@@ -3657,7 +3657,7 @@ class RoundOp(OnnxOp):
         (Formal('Y', 'T'),),
         {},
         {'T': _T1},
-        1, 1,
+        1, 1, 11,
     )
 
 
@@ -3682,7 +3682,7 @@ class STFTOp(OnnxOp):
             'onesided': AttributeSpec('INT', False, 1),
         },
         {'T1': _T1, 'T2': _T7},
-        2, 1,
+        2, 1, 17,
     )
 
 
@@ -3713,7 +3713,7 @@ class ScanOp(OnnxOp):
             'body': AttributeSpec('GRAPH', True),
         },
         {'V': _T14},
-        1, 1,
+        1, 1, 8,
     )
 
 
@@ -3736,7 +3736,7 @@ class ScatterOp(OnnxOp):
             'axis': AttributeSpec('INT', False, 0),
         },
         {'T': _T13, 'Tind': _T7},
-        3, 1,
+        3, 1, 9,
     )
 
 
@@ -3761,7 +3761,7 @@ class ScatterElementsOp(OnnxOp):
             'axis': AttributeSpec('INT', False, 0),
         },
         {'T': _T11, 'Tind': _T7},
-        3, 1,
+        3, 1, 11,
     )
 
 
@@ -3784,7 +3784,7 @@ class ScatterNDOp(OnnxOp):
             'reduction': AttributeSpec('STRING', False, 'none'),
         },
         {'T': _T11},
-        3, 1,
+        3, 1, 11,
     )
 
 
@@ -3807,7 +3807,7 @@ class SeluOp(OnnxOp):
             'alpha': AttributeSpec('FLOAT', False, 1.6732632),
         },
         {'T': _T1},
-        1, 1,
+        1, 1, 1,
     )
 
 
@@ -3826,7 +3826,7 @@ class SequenceAtOp(OnnxOp):
         (Formal('tensor', 'T'),),
         {},
         {'S': _T12, 'T': _T13, 'I': _T7},
-        2, 1,
+        2, 1, 11,
     )
 
 
@@ -3844,7 +3844,7 @@ class SequenceConstructOp(OnnxOp):
         (Formal('output_sequence', 'S'),),
         {},
         {'T': _T13, 'S': _T12},
-        1, 1,
+        1, 1, 11,
     )
 
 
@@ -3864,7 +3864,7 @@ class SequenceEmptyOp(OnnxOp):
             'dtype': AttributeSpec('INT'),
         },
         {'S': _T12},
-        0, 1,
+        0, 1, 11,
     )
 
 
@@ -3883,7 +3883,7 @@ class SequenceEraseOp(OnnxOp):
         (Formal('output_sequence', 'S'),),
         {},
         {'S': _T12, 'I': _T7},
-        1, 1,
+        1, 1, 11,
     )
 
 
@@ -3903,7 +3903,7 @@ class SequenceInsertOp(OnnxOp):
         (Formal('output_sequence', 'S'),),
         {},
         {'T': _T13, 'S': _T12, 'I': _T7},
-        2, 1,
+        2, 1, 11,
     )
 
 
@@ -3921,7 +3921,7 @@ class SequenceLengthOp(OnnxOp):
         (Formal('length', 'I'),),
         {},
         {'S': _T12, 'I': _T2},
-        1, 1,
+        1, 1, 11,
     )
 
 
@@ -3943,7 +3943,7 @@ class SequenceMapOp(OnnxOp):
             'body': AttributeSpec('GRAPH', True),
         },
         {'S': _T12, 'V': _T43},
-        1, 1,
+        1, 1, 17,
     )
 
 
@@ -3966,7 +3966,7 @@ class ShapeOp(OnnxOp):
             'start': AttributeSpec('INT', False, 0),
         },
         {'T': _T14, 'T1': _T2},
-        1, 1,
+        1, 1, 1,
     )
 
 
@@ -3989,7 +3989,7 @@ class ShrinkOp(OnnxOp):
             'lambd': AttributeSpec('FLOAT', False, 0.5),
         },
         {'T': _T30},
-        1, 1,
+        1, 1, 9,
     )
 
 
@@ -4007,7 +4007,7 @@ class SigmoidOp(OnnxOp):
         (Formal('Y', 'T'),),
         {},
         {'T': _T1},
-        1, 1,
+        1, 1, 1,
     )
 
 
@@ -4025,7 +4025,7 @@ class SignOp(OnnxOp):
         (Formal('output', 'T'),),
         {},
         {'T': _T0},
-        1, 1,
+        1, 1, 9,
     )
 
 
@@ -4043,7 +4043,7 @@ class SinOp(OnnxOp):
         (Formal('output', 'T'),),
         {},
         {'T': _T1},
-        1, 1,
+        1, 1, 7,
     )
 
 
@@ -4061,7 +4061,7 @@ class SinhOp(OnnxOp):
         (Formal('output', 'T'),),
         {},
         {'T': _T1},
-        1, 1,
+        1, 1, 9,
     )
 
 
@@ -4079,7 +4079,7 @@ class SizeOp(OnnxOp):
         (Formal('size', 'T1'),),
         {},
         {'T': _T14, 'T1': _T2},
-        1, 1,
+        1, 1, 1,
     )
 
 
@@ -4102,7 +4102,7 @@ class SliceOp(OnnxOp):
         (Formal('output', 'T'),),
         {},
         {'T': _T11, 'Tind': _T7},
-        3, 1,
+        3, 1, 1,
     )
 
 
@@ -4123,7 +4123,7 @@ class SoftmaxOp(OnnxOp):
             'axis': AttributeSpec('INT', False, -1),
         },
         {'T': _T1},
-        1, 1,
+        1, 1, 1,
     )
 
 
@@ -4149,7 +4149,7 @@ class SoftmaxCrossEntropyLossOp(OnnxOp):
             'reduction': AttributeSpec('STRING', False, 'mean'),
         },
         {'T': _T1, 'Tind': _T7},
-        2, 1,
+        2, 1, 12,
     )
 
 
@@ -4167,7 +4167,7 @@ class SoftplusOp(OnnxOp):
         (Formal('Y', 'T'),),
         {},
         {'T': _T1},
-        1, 1,
+        1, 1, 1,
     )
 
 
@@ -4185,7 +4185,7 @@ class SoftsignOp(OnnxOp):
         (Formal('output', 'T'),),
         {},
         {'T': _T1},
-        1, 1,
+        1, 1, 1,
     )
 
 
@@ -4208,7 +4208,7 @@ class SpaceToDepthOp(OnnxOp):
             'blocksize': AttributeSpec('INT', True),
         },
         {'T': _T11},
-        1, 1,
+        1, 1, 1,
     )
 
 
@@ -4232,7 +4232,7 @@ class SplitOp(OnnxOp):
             'axis': AttributeSpec('INT', False, 0),
         },
         {'T': _T11},
-        1, 1,
+        1, 1, 1,
     )
 
 
@@ -4256,7 +4256,7 @@ class SplitToSequenceOp(OnnxOp):
             'axis': AttributeSpec('INT', False, 0),
         },
         {'T': _T11, 'I': _T7, 'S': _T44},
-        1, 1,
+        1, 1, 11,
     )
 
 
@@ -4274,7 +4274,7 @@ class SqrtOp(OnnxOp):
         (Formal('Y', 'T'),),
         {},
         {'T': _T1},
-        1, 1,
+        1, 1, 1,
     )
 
 
@@ -4293,7 +4293,7 @@ class SqueezeOp(OnnxOp):
         (Formal('squeezed', 'T'),),
         {},
         {'T': _T14},
-        1, 1,
+        1, 1, 1,
     )
 
 
@@ -4312,7 +4312,7 @@ class StringConcatOp(OnnxOp):
         (Formal('Z', 'T'),),
         {},
         {'T': _T41},
-        2, 1,
+        2, 1, 20,
     )
 
 
@@ -4339,7 +4339,7 @@ class StringNormalizerOp(OnnxOp):
             'case_change_action': AttributeSpec('STRING', False, 'NONE'),
         },
         {},
-        1, 1,
+        1, 1, 10,
     )
 
 
@@ -4363,7 +4363,7 @@ class StringSplitOp(OnnxOp):
             'delimiter': AttributeSpec('STRING'),
         },
         {'T1': _T41, 'T2': _T41, 'T3': _T2},
-        1, 2,
+        1, 2, 20,
     )
 
 
@@ -4382,7 +4382,7 @@ class SubOp(OnnxOp):
         (Formal('C', 'T'),),
         {},
         {'T': _T0},
-        2, 1,
+        2, 1, 1,
     )
 
 
@@ -4400,7 +4400,7 @@ class SumOp(OnnxOp):
         (Formal('sum', 'T'),),
         {},
         {'T': _T1},
-        1, 1,
+        1, 1, 1,
     )
 
 
@@ -4422,7 +4422,7 @@ class SwiGLUOp(OnnxOp):
             'alpha': AttributeSpec('FLOAT', False, 1.0),
         },
         {'T': _T1},
-        2, 1,
+        2, 1, 28,
     )
 
 
@@ -4443,7 +4443,7 @@ class SwishOp(OnnxOp):
             'alpha': AttributeSpec('FLOAT', False, 1.0),
         },
         {'T': _T1},
-        1, 1,
+        1, 1, 24,
     )
 
 
@@ -4461,7 +4461,7 @@ class TanOp(OnnxOp):
         (Formal('output', 'T'),),
         {},
         {'T': _T1},
-        1, 1,
+        1, 1, 7,
     )
 
 
@@ -4479,7 +4479,7 @@ class TanhOp(OnnxOp):
         (Formal('output', 'T'),),
         {},
         {'T': _T1},
-        1, 1,
+        1, 1, 1,
     )
 
 
@@ -4504,7 +4504,7 @@ class TensorScatterOp(OnnxOp):
             'axis': AttributeSpec('INT', False, -2),
         },
         {'T': _T45},
-        2, 1,
+        2, 1, 24,
     )
 
 
@@ -4541,7 +4541,7 @@ class TfIdfVectorizerOp(OnnxOp):
             'max_gram_length': AttributeSpec('INT', True),
         },
         {'T': _T46, 'T1': _T22},
-        1, 1,
+        1, 1, 9,
     )
 
 
@@ -4562,7 +4562,7 @@ class ThresholdedReluOp(OnnxOp):
             'alpha': AttributeSpec('FLOAT', False, 1.0),
         },
         {'T': _T1},
-        1, 1,
+        1, 1, 10,
     )
 
 
@@ -4581,7 +4581,7 @@ class TileOp(OnnxOp):
         (Formal('output', 'T'),),
         {},
         {'T': _T11, 'T1': _T2},
-        2, 1,
+        2, 1, 1,
     )
 
 
@@ -4608,7 +4608,7 @@ class TopKOp(OnnxOp):
             'axis': AttributeSpec('INT', False, -1),
         },
         {'T': _T0, 'I': _T2},
-        2, 2,
+        2, 2, 1,
     )
 
 
@@ -4629,7 +4629,7 @@ class TransposeOp(OnnxOp):
             'perm': AttributeSpec('INTS'),
         },
         {'T': _T14},
-        1, 1,
+        1, 1, 1,
     )
 
 
@@ -4651,7 +4651,7 @@ class TriluOp(OnnxOp):
             'upper': AttributeSpec('INT', False, 1),
         },
         {'T': _T11},
-        1, 1,
+        1, 1, 14,
     )
 
 
@@ -4678,7 +4678,7 @@ class UniqueOp(OnnxOp):
             'sorted': AttributeSpec('INT', False, 1),
         },
         {'T': _T11},
-        1, 1,
+        1, 1, 11,
     )
 
 
@@ -4697,7 +4697,7 @@ class UnsqueezeOp(OnnxOp):
         (Formal('expanded', 'T'),),
         {},
         {'T': _T14},
-        2, 1,
+        2, 1, 1,
     )
 
 
@@ -4719,7 +4719,7 @@ class UpsampleOp(OnnxOp):
             'mode': AttributeSpec('STRING', False, 'nearest'),
         },
         {'T': _T13},
-        2, 1,
+        2, 1, 1,
     )
 
 
@@ -4739,7 +4739,7 @@ class WhereOp(OnnxOp):
         (Formal('output', 'T'),),
         {},
         {'B': _T3, 'T': _T11},
-        3, 1,
+        3, 1, 9,
     )
 
 
@@ -4758,7 +4758,7 @@ class XorOp(OnnxOp):
         (Formal('C', 'T1'),),
         {},
         {'T': _T3, 'T1': _T3},
-        2, 1,
+        2, 1, 1,
     )
 
 
@@ -4777,7 +4777,7 @@ class MlArrayFeatureExtractorOp(OnnxOp):
         (Formal('Z', 'T'),),
         {},
         {'T': _T47},
-        2, 1,
+        2, 1, 1,
     )
 
 
@@ -4798,7 +4798,7 @@ class MlBinarizerOp(OnnxOp):
             'threshold': AttributeSpec('FLOAT', False, 0.0),
         },
         {'T': _T48},
-        1, 1,
+        1, 1, 1,
     )
 
 
@@ -4823,7 +4823,7 @@ class MlCastMapOp(OnnxOp):
             'cast_to': AttributeSpec('STRING', False, 'TO_FLOAT'),
         },
         {'T1': _T49, 'T2': _T50},
-        1, 1,
+        1, 1, 1,
     )
 
 
@@ -4850,7 +4850,7 @@ class MlCategoryMapperOp(OnnxOp):
             'cats_strings': AttributeSpec('STRINGS'),
         },
         {'T1': _T51, 'T2': _T51},
-        1, 1,
+        1, 1, 1,
     )
 
 
@@ -4873,7 +4873,7 @@ class MlDictVectorizerOp(OnnxOp):
             'string_vocabulary': AttributeSpec('STRINGS'),
         },
         {'T1': _T52, 'T2': _T53},
-        1, 1,
+        1, 1, 1,
     )
 
 
@@ -4894,7 +4894,7 @@ class MlFeatureVectorizerOp(OnnxOp):
             'inputdimensions': AttributeSpec('INTS'),
         },
         {'T1': _T48},
-        1, 1,
+        1, 1, 1,
     )
 
 
@@ -4921,7 +4921,7 @@ class MlImputerOp(OnnxOp):
             'imputed_value_floats': AttributeSpec('FLOATS'),
         },
         {'T': _T48},
-        1, 1,
+        1, 1, 1,
     )
 
 
@@ -4964,7 +4964,7 @@ class MlLabelEncoderOp(OnnxOp):
             'keys_tensor': AttributeSpec('TENSOR'),
         },
         {'T1': _T54, 'T2': _T54},
-        1, 1,
+        1, 1, 1,
     )
 
 
@@ -4996,7 +4996,7 @@ class MlLinearClassifierOp(OnnxOp):
             'coefficients': AttributeSpec('FLOATS', True),
         },
         {'T1': _T48, 'T2': _T51},
-        1, 2,
+        1, 2, 1,
     )
 
 
@@ -5023,7 +5023,7 @@ class MlLinearRegressorOp(OnnxOp):
             'post_transform': AttributeSpec('STRING', False, 'NONE'),
         },
         {'T': _T48},
-        1, 1,
+        1, 1, 1,
     )
 
 
@@ -5044,7 +5044,7 @@ class MlNormalizerOp(OnnxOp):
             'norm': AttributeSpec('STRING', False, 'MAX'),
         },
         {'T': _T48},
-        1, 1,
+        1, 1, 1,
     )
 
 
@@ -5069,7 +5069,7 @@ class MlOneHotEncoderOp(OnnxOp):
             'cats_int64s': AttributeSpec('INTS'),
         },
         {'T': _T47},
-        1, 1,
+        1, 1, 1,
     )
 
 
@@ -5111,7 +5111,7 @@ class MlSVMClassifierOp(OnnxOp):
             'kernel_type': AttributeSpec('STRING', False, 'LINEAR'),
         },
         {'T1': _T48, 'T2': _T51},
-        1, 2,
+        1, 2, 1,
     )
 
 
@@ -5146,7 +5146,7 @@ class MlSVMRegressorOp(OnnxOp):
             'kernel_type': AttributeSpec('STRING', False, 'LINEAR'),
         },
         {'T': _T48},
-        1, 1,
+        1, 1, 1,
     )
 
 
@@ -5169,7 +5169,7 @@ class MlScalerOp(OnnxOp):
             'offset': AttributeSpec('FLOATS'),
         },
         {'T': _T48},
-        1, 1,
+        1, 1, 1,
     )
 
 
@@ -5220,7 +5220,7 @@ class MlTreeEnsembleOp(OnnxOp):
             'membership_values': AttributeSpec('TENSOR'),
         },
         {'T': _T42},
-        1, 1,
+        1, 1, 5,
     )
 
 
@@ -5282,7 +5282,7 @@ class MlTreeEnsembleClassifierOp(OnnxOp):
             'class_nodeids': AttributeSpec('INTS'),
         },
         {'T1': _T48, 'T2': _T51},
-        1, 2,
+        1, 2, 1,
     )
 
 
@@ -5343,7 +5343,7 @@ class MlTreeEnsembleRegressorOp(OnnxOp):
             'target_treeids': AttributeSpec('INTS'),
         },
         {'T': _T48},
-        1, 1,
+        1, 1, 1,
     )
 
 
@@ -5366,7 +5366,7 @@ class MlZipMapOp(OnnxOp):
             'classlabels_strings': AttributeSpec('STRINGS'),
         },
         {'T': _T55},
-        1, 1,
+        1, 1, 1,
     )
 
 
@@ -5396,7 +5396,7 @@ class PreviewFlexAttentionOp(OnnxOp):
             'scale': AttributeSpec('FLOAT'),
         },
         {'T1': _T1},
-        3, 1,
+        3, 1, 1,
     )
 
 
@@ -5423,7 +5423,7 @@ class TrainingAdagradOp(OnnxOp):
             'epsilon': AttributeSpec('FLOAT', False, 1e-06),
         },
         {'T1': _T56, 'T2': _T2, 'T3': _T56},
-        3, 1,
+        3, 1, 1,
     )
 
 
@@ -5454,7 +5454,7 @@ class TrainingAdamOp(OnnxOp):
             'alpha': AttributeSpec('FLOAT', False, 0.9),
         },
         {'T1': _T56, 'T2': _T2, 'T3': _T56},
-        3, 1,
+        3, 1, 1,
     )
 
 
@@ -5479,7 +5479,7 @@ class TrainingGradientOp(OnnxOp):
             'xs': AttributeSpec('STRINGS', True),
         },
         {'T1': _T13, 'T2': _T42},
-        1, 1,
+        1, 1, 1,
     )
 
 
@@ -5508,7 +5508,7 @@ class TrainingMomentumOp(OnnxOp):
             'alpha': AttributeSpec('FLOAT', True),
         },
         {'T1': _T56, 'T2': _T2, 'T3': _T56},
-        3, 1,
+        3, 1, 1,
     )
 
 

@@ -92,6 +92,7 @@ class Schema:
     constraints: dict[str, str]
     min_inputs: int
     min_outputs: int
+    first: int  # the version in which the operator is new
 
 
 PURE = traits_def(Pure())
@@ -193,8 +194,10 @@ def add_segments(
         properties[OPERAND_SEGMENTS] = _segments_of(schema.inputs, tuple(v is not None for v in operands))
     if needs_segments(schema.outputs):
         properties[RESULT_SEGMENTS] = _segments_of(schema.outputs, tuple(t is not None for t in types))
-    if sum(a.kind == "GRAPH" and not a.required for a in schema.attributes.values()) > 1:
-        properties[REGION_SEGMENTS] = DenseArrayBase.from_list(i32, [int(r is not None) for r in regions])
+    graphs = [spec for spec in schema.attributes.values() if spec.kind == "GRAPH"]
+    if sum(not spec.required for spec in graphs) > 1:
+        sizes = [int(at < len(regions) and regions[at] is not None) for at in range(len(graphs))]
+        properties[REGION_SEGMENTS] = DenseArrayBase.from_list(i32, sizes)
 
 
 def needs_segments(formals: Sequence[Formal]) -> bool:
