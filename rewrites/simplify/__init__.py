@@ -10,13 +10,14 @@ from ...semantics.facts import Facts
 from ...semantics.weights import WeightStore
 from ..driver import Firing, Pattern, apply_patterns
 from .batch_norm import FoldBatchNormIntoConv
+from .control_flow import InlineKnownIf
 from .fold import fold_constants
 from .identity import IDENTITIES
 from .redundancy import eliminate_common_subexpressions, eliminate_dead_code
 
 MAX_ROUNDS = 8
 
-EXACT: tuple[Pattern, ...] = IDENTITIES
+EXACT: tuple[Pattern, ...] = (InlineKnownIf(), *IDENTITIES)
 """Rules that keep every bit of every value."""
 
 ROUNDING: tuple[Pattern, ...] = ()
@@ -31,7 +32,7 @@ def simplify(
     The module must be inferred: rules ask for dims and element types, and keep them.
     """
     rules: Sequence[Pattern] = EXACT if exact else (*EXACT, *ROUNDING, FoldBatchNormIntoConv(weights))
-    log: list[Firing] = []
+    log: list[Firing] = apply_patterns(module, [InlineKnownIf()])  # first: what cannot run need not have types
     for _ in range(MAX_ROUNDS):
         fired = apply_patterns(module, rules)
         fired += fold_constants(module, weights)
