@@ -6,7 +6,8 @@ import ml_dtypes
 import numpy as np
 import pytest
 from harness import TARGETS, Compiled, parse
-from sardonyx.codegen.kernels import checks_of, kernel_to_llvm
+from sardonyx.codegen.checks import checks_of
+from sardonyx.codegen.kernels import kernel_to_llvm
 from sardonyx.codegen.scope import TranslateError
 from sardonyx.dialects.target import Target
 
