@@ -105,6 +105,14 @@ def broadcast_pair(text: str) -> tuple[Dim, Dim] | None:
     return None if match is None else (as_dim(match["a"]), as_dim(match["b"]))
 
 
+def difference_condition(a: Dim, b: Dim) -> str:
+    """The condition that two expressions differ."""
+    return f"1 <= max({a} - ({b}), {b} - ({a}))"
+
+
+_DIFFERENCE = re.compile(r"1 <= max\((?P<a>.+) - \((?P<b>.+)\), (?P=b) - \((?P=a)\)\)")
+
+
 @dataclass(frozen=True)
 class Proof:
     """The answer: True (always), False (never), or None with a fact, `missing`, that would decide it."""
@@ -131,6 +139,7 @@ class Facts:
         self._equations: list[tuple[int, Monomial, Dim]] = []  # coefficient * monomial == rest
         self._nonnegative: list[Dim] = []
         self._broadcasts: set[frozenset[Dim]] = set()
+        self._different: list[Dim] = []  # none of which is 0
         self._fresh = 0
         self.assumptions: list[str] = []
         for name, (low, high) in (ranges or {}).items():
@@ -142,7 +151,7 @@ class Facts:
         new = Facts()
         new._solved, new._ranges = dict(self._solved), self._ranges.copy()
         new._equations, new._nonnegative = list(self._equations), list(self._nonnegative)
-        new._broadcasts = set(self._broadcasts)
+        new._broadcasts, new._different = set(self._broadcasts), list(self._different)
         new._fresh, new.assumptions = self._fresh, list(self.assumptions)
         return new
 
@@ -156,6 +165,12 @@ class Facts:
                 self._broadcasts.add(frozenset(pair))
                 self.assumptions.append(condition)
                 return
+            match = _DIFFERENCE.fullmatch(condition)
+            if match is not None:
+                gap = as_dim(match["a"]) - as_dim(match["b"])
+                if self.prove_eq(gap, 0):
+                    raise Contradiction(f"{condition} cannot hold")
+                self._different.append(gap)
             condition = Condition.parse(condition)
         self.assumptions.append(str(condition))
         if condition.op == "<=":
@@ -324,6 +339,8 @@ class Facts:
         if d is ZERO:
             return _YES
         if self._is_nonnegative(d - 1) or self._is_nonnegative(-d - 1) or _never_zero(d):
+            return _NO
+        if self._different and any(d in (gap, -gap) for gap in map(_expand, map(self.known, self._different))):
             return _NO
         if self._is_nonnegative(d) and self._is_nonnegative(-d):
             return _YES

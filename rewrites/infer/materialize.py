@@ -1,4 +1,4 @@
-"""Writes what inference found into the IR: known integer tensors, bound symbols, guards."""
+"""Writes what inference found into the IR: known integer tensors, bound symbols, guards, branches that are decided."""
 
 from __future__ import annotations
 
@@ -6,17 +6,19 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
-from xdsl.dialects.builtin import TensorType
+from xdsl.dialects.builtin import TensorType, i64
 from xdsl.dialects.func import FuncOp
-from xdsl.ir import Attribute, Block, Operation, SSAValue
+from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
 from ...dialects import dims, onnx
 from ...dialects.dims import Dim
+from ...dialects.dims.expression import ZERO
 from ...dialects.onnx.types import numpy_dtype
 from ...semantics.facts import Condition
 from ...semantics.shapes import Guard, Names
-from ...semantics.shapes.elements import Elements, as_integers, is_integer
-from .walk import BINDS, ranked_dims
+from ...semantics.shapes.elements import as_integers, is_integer
+from .regions import visible, yields
+from .walk import Demands, ranked_dims
 
 if TYPE_CHECKING:
     from .walk import Inference
@@ -25,24 +27,117 @@ CONTROL = (onnx.IfOp, onnx.LoopOp, onnx.ScanOp, onnx.SequenceMapOp)
 
 
 def materialize(inference: Inference, functions: Sequence[FuncOp]) -> None:
-    """Replaces known tensors, then binds the symbols in use, then states the guards."""
-    used: dict[str, None] = {}
+    """Resolves branches, replaces known tensors, binds the symbols in use, and states the guards."""
     for function in functions:
-        for op in list(function.walk()):
-            if op in inference.demands:
-                _replace_results(op, inference)
-                _replace_shape_operands(op, inference)
-    for function in functions:
-        for op in function.walk():
-            _collect_symbols(op, inference, used)
-    _bind(inference.names, used)
-    for op, demands in inference.demands.items():
-        for guard in demands.guards:
+        _resolve_branches(function, inference)
+    for op in _operations(functions):
+        if op in inference.demands:
+            _replace_results(op, inference)
+            _replace_shape_operands(op, inference)
+    left = _operations(functions)
+    _bind(inference.names, _symbols_in_use(left, inference))
+    for op in left:
+        for guard in inference.demands.get(op, Demands()).guards:
             _state(op, guard, inference.names)
 
 
-def _is_data(dim: Dim, names: Names) -> bool:
-    return any(name in names.bound_owners for name in dim.symbols)
+def _operations(functions: Sequence[FuncOp]) -> list[Operation]:
+    return [op for function in functions for op in function.walk()]
+
+
+def _copy_origin(op: Operation, new: Operation) -> None:
+    origin = op.attributes.get("origin")
+    if origin is not None:
+        new.attributes["origin"] = origin
+
+
+def _block_of(op: Operation) -> Block:
+    block = op.parent
+    assert block is not None
+    return block
+
+
+# --- branches ---------------------------------------------------------------------------------------------------------
+
+
+def _resolve_branches(function: FuncOp, inference: Inference) -> None:
+    """A decided If gives way to its branch; a branch that can never run becomes a guard that always fails."""
+    for op in list(function.walk()):
+        if not isinstance(op, onnx.IfOp) or op.parent is None or not _is_attached(op, function):
+            continue
+        value = inference.decided.get(op)
+        if value is not None:
+            _inline(op, op.then_branch if value else op.else_branch, inference)
+            continue
+        for region in op.regions:
+            failure = inference.failed.get(region)
+            if failure is not None:
+                _make_failing(op, region, failure, inference)
+
+
+def _is_attached(op: Operation, function: FuncOp) -> bool:
+    parent: Operation | None = op
+    while parent is not None and parent is not function:
+        parent = parent.parent_op()
+    return parent is function
+
+
+def _inline(op: onnx.IfOp, region: Region, inference: Inference) -> None:
+    """Moves a branch's operations in front of the If, whose guards go to the operation after it."""
+    block = _block_of(op)
+    body = region.block
+    given = list(yields(body))
+    guards = inference.demands[op].guards
+    anchor = op.next_op
+    if guards and anchor is not None:
+        demands = inference.demands.setdefault(anchor, Demands())
+        demands.guards[:0] = guards
+    for inner in list(body.ops):
+        inner.detach()
+        if isinstance(inner, onnx.YieldOp):
+            inner.erase()
+        else:
+            block.insert_op_before(inner, op)
+    for result, value in zip(op.results, given):
+        result.replace_all_uses_with(value)
+    op.detach()
+    op.erase()
+
+
+def _make_failing(op: onnx.IfOp, region: Region, failure: str, inference: Inference) -> None:
+    """A body that states why it cannot run, and yields something of the results' types where that can be made."""
+    body = region.block
+    made: list[Operation] = [dims.AssumeOp("1 <= 0", failure)]
+    values: list[SSAValue] = []
+    for result in op.results:
+        ops = _placeholder(result.type, op, inference.names)
+        if ops is None:
+            return  # the branch stays as it is
+        made += ops
+        values.append(ops[-1].results[0])
+    for inner in reversed(list(body.ops)):
+        inner.detach()
+        inner.erase()
+    for inner in (*made, onnx.YieldOp.make(values)):
+        _copy_origin(op, inner)
+        body.add_op(inner)
+
+
+def _placeholder(type_: Attribute, op: onnx.IfOp, names: Names) -> list[Operation] | None:
+    """Operations that make a tensor of this type; sizes that the If itself decides are 0."""
+    if not isinstance(type_, TensorType):
+        return None
+    try:
+        fill = onnx.tensor_attr(np.zeros(1, numpy_dtype(type_.element_type)))
+    except (TypeError, KeyError):
+        return None
+    own = {name for r in op.results for d in ranked_dims(r.type) for name in d.symbols if names.owners.get(name) is r}
+    found = [d if own.isdisjoint(d.symbols) else ZERO for d in ranked_dims(type_)]
+    if not all(visible(d, names, op.regions) for d in found):
+        return None
+    shape = known_tensor(found, dims.tensor_type(i64, [len(found)]), (len(found),))
+    result = dims.tensor_type(type_.element_type, found)
+    return [shape, onnx.ConstantOfShapeOp.make([shape.results[0]], {"value": fill}, [result])]
 
 
 # --- known tensors ----------------------------------------------------------------------------------------------------
@@ -59,22 +154,25 @@ def _replace_results(op: Operation, inference: Inference) -> None:
         found = as_integers(elements)
         if found is None or not is_integer(value.type.element_type):
             continue
-        if any(_is_data(d, inference.names) for d in found):
+        if any(is_data(d, inference.names) for d in found):
             continue
-        new = known_tensor(found, value.type, elements)
-        block = op.parent
-        assert block is not None
+        new = known_tensor(found, value.type, elements.shape)
         _copy_origin(op, new)
-        block.insert_op_after(new, op)
-        new.results[0].name_hint = value.name_hint
+        _block_of(op).insert_op_after(new, op)
         value.replace_all_uses_with(new.results[0])
 
 
-def known_tensor(found: Sequence[Dim], type_: TensorType[Attribute], shape: Elements) -> Operation:
+def is_data(dim: Dim, names: Names) -> bool:
+    """Whether an expression rests on elements of tensors."""
+    return any(name in names.bound_owners for name in dim.symbols)
+
+
+def known_tensor(found: Sequence[Dim], type_: Attribute, shape: tuple[int, ...]) -> Operation:
     """The op that makes a known integer tensor."""
+    assert isinstance(type_, TensorType)
     if all(d.is_const for d in found):
         try:
-            array = np.array([d.value for d in found], numpy_dtype(type_.element_type)).reshape(shape.shape)
+            array = np.array([d.value for d in found], numpy_dtype(type_.element_type)).reshape(shape)
             return onnx.ConstantOp.make([], {"value": onnx.tensor_attr(array)}, [type_])
         except TypeError:
             pass  # element types that dense attributes do not have
@@ -86,72 +184,55 @@ def _replace_shape_operands(op: Operation, inference: Inference) -> None:
     if isinstance(op, CONTROL) or not isinstance(op, onnx.OnnxOp):
         return
     for index, found in inference.demands[op].shape_operands.items():
-        value = op.operand_at(index)
+        operands = op.formal_operands()
+        value = operands[index]
         if value is None or isinstance(value.owner, dims.TensorOp | onnx.ConstantOp | onnx.InitializerOp):
             continue
-        if not any(_is_data(d, inference.names) for d in found):
+        if not any(is_data(d, inference.names) for d in found):
             continue
-        assert isinstance(value.type, TensorType)
         new = dims.TensorOp(list(found), value.type)
         _copy_origin(op, new)
-        block = op.parent
-        assert block is not None
-        block.insert_op_before(new, op)
-        at = next(i for i, v in enumerate(op.operands) if v is value)
-        for position, operand in enumerate(op.formal_operands()[: index + 1]):
-            if position == index:
-                break
-            if operand is value:  # the same value in an earlier place stays
-                at = next(i for i, v in enumerate(op.operands) if v is value and i > at)
-        op.operands[at] = new.result
-
-
-def _copy_origin(op: Operation, new: Operation) -> None:
-    origin = op.attributes.get("origin")
-    if origin is not None:
-        new.attributes["origin"] = origin
+        _block_of(op).insert_op_before(new, op)
+        op.operands[sum(v is not None for v in operands[:index])] = new.result
 
 
 # --- symbols ----------------------------------------------------------------------------------------------------------
 
 
-def _collect_symbols(op: Operation, inference: Inference, used: dict[str, None]) -> None:
-    """The data symbols in types, expressions and guards."""
-    found: list[Dim] = [d for value in op.results for d in ranked_dims(value.type)]
-    for region in op.regions:
-        for block in region.blocks:
-            found += [d for arg in block.args for d in ranked_dims(arg.type)]
-    if isinstance(op, dims.TensorOp):
-        found += op.exprs.data
-    demands = inference.demands.get(op)
-    for guard in demands.guards if demands is not None else ():
-        condition = Condition.parse(guard.condition)
-        found += [condition.left, condition.right]
-    for dim in found:
-        for name in sorted(dim.symbols):
-            if name in inference.names.bound_owners:
-                used.setdefault(name)
+def _symbols_in_use(ops: Iterable[Operation], inference: Inference) -> list[str]:
+    """The symbols of elements in types, expressions and guards."""
+    used: dict[str, None] = {}
+    for op in ops:
+        found: list[Dim] = [d for value in op.results for d in ranked_dims(value.type)]
+        for region in op.regions:
+            for block in region.blocks:
+                found += [d for arg in block.args for d in ranked_dims(arg.type)]
+        if isinstance(op, dims.TensorOp):
+            found += op.exprs.data
+        for guard in inference.demands.get(op, Demands()).guards:
+            condition = Condition.parse(guard.condition)
+            found += [condition.left, condition.right]
+        for dim in found:
+            for name in sorted(dim.symbols):
+                if name in inference.names.bound_owners:
+                    used.setdefault(name)
+    return list(used)
 
 
 def _bind(names: Names, used: Iterable[str]) -> None:
     """A `dims.bind` after the definition of each value whose elements' symbols are in use."""
-    sources: dict[SSAValue, None] = {names.bound_owners[name]: None for name in used}
-    for value in sources:
+    for value in dict.fromkeys(names.bound_owners[name] for name in used):
         if any(isinstance(use.operation, dims.BindOp) for use in value.uses):
             continue
         bind = dims.BindOp(value, [str(d) for d in names.bound[value]])
         owner = value.owner
-        if isinstance(owner, Block):
-            first = owner.first_op
-            if first is None:
-                owner.add_op(bind)
-            else:
-                owner.insert_op_before(bind, first)
-        else:
+        if isinstance(owner, Operation):
             _copy_origin(owner, bind)
-            block = owner.parent
-            assert block is not None
-            block.insert_op_after(bind, owner)
+            _block_of(owner).insert_op_after(bind, owner)
+        elif (first := owner.first_op) is not None:
+            owner.insert_op_before(bind, first)
+        else:
+            owner.add_op(bind)
 
 
 # --- guards -----------------------------------------------------------------------------------------------------------
@@ -161,25 +242,22 @@ def _state(op: Operation, guard: Guard, names: Names) -> None:
     """Puts a guard where its symbols are known: at the start of the block, or before the op that needs it."""
     assume = dims.AssumeOp(guard.condition, f"{guard.why} ({onnx.describe(op)})")
     _copy_origin(op, assume)
-    block = op.parent
-    assert block is not None
+    block = _block_of(op)
     condition = Condition.parse(guard.condition)
     owners = [names.owners.get(name) for name in condition.left.symbols | condition.right.symbols]
-    if any(owner is not None and _block_of(owner) is block for owner in owners):
+    if any(owner is not None and _home(owner) is block for owner in owners):
         block.insert_op_before(assume, op)
         return
     at = block.first_op
-    while isinstance(at, dims.AssumeOp | dims.BindOp) and not (
-        isinstance(at, dims.BindOp) and isinstance(at.source.owner, Operation)
-    ):
+    while isinstance(at, dims.AssumeOp):
         at = at.next_op
     assert at is not None
     block.insert_op_before(assume, at)
 
 
-def _block_of(value: SSAValue) -> Block | None:
+def _home(value: SSAValue) -> Block | None:
     owner = value.owner
     return owner if isinstance(owner, Block) else owner.parent
 
 
-__all__ = ["BINDS", "materialize"]
+__all__ = ["is_data", "known_tensor", "materialize"]

@@ -22,6 +22,8 @@ from . import regions
 
 BINDS = "dims.binds"
 RANK_FROM_DATA = "dims.rank_from_data"
+"""On an op whose result's rank is not known: the conditions on sizes that tell it, or a unit where data does."""
+
 MAX_TRIALS = 4
 """How deep branches of different rank are tried out one inside the other."""
 
@@ -193,7 +195,8 @@ def set_binds(c: Context) -> None:
     ranked = all(not isinstance(v.type, UnrankedTensorType) for v in c.op.operands)
     c.op.attributes.pop(RANK_FROM_DATA, None)
     if ranked and any(isinstance(v.type, UnrankedTensorType) for v in c.op.results):
-        c.op.attributes[RANK_FROM_DATA] = UnitAttr()
+        conditions = dict.fromkeys([*c.rank_conditions, *(t.condition(True) for t in c.decisions)])
+        c.op.attributes[RANK_FROM_DATA] = ArrayAttr(map(StringAttr, conditions)) if conditions else UnitAttr()
 
 
 def ranked_dims(type_: Attribute) -> tuple[Dim, ...]:

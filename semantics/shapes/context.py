@@ -118,6 +118,7 @@ class Context:
         self.guards: list[Guard] = []
         self.binds: list[str] = []  # sizes that only the operation's own execution knows
         self.decisions: list[Truth] = []  # what would tell which branch runs, where the branches give other ranks
+        self.rank_conditions: list[str] = []  # what on sizes would tell a result's rank
         self.shape_operands: dict[int, tuple[Dim, ...]] = {}  # integer operands whose values the result dims rest on
 
     # --- operands -------------------------------------------------------------------------------------------------

@@ -1,7 +1,7 @@
 """Known elements of small tensors: arrays of expressions, as rules pass them on.
 
-An array holds `Dim` for integers and booleans (0 and 1), `Ratio` for floats, `Truth` for a boolean that sizes decide, and
-None for an element that is not known.
+An array holds `Dim` for integers and booleans (0 and 1), `Ratio` for floats, `Truth` for a boolean that sizes decide,
+and None for an element that is not known.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ import numpy as np
 from xdsl.dialects.builtin import BFloat16Type, Float16Type, Float32Type, Float64Type, IntegerType, Signedness
 from xdsl.ir import Attribute
 
-from ...dialects.dims.expression import Dim, as_dim, dim_max
+from ...dialects.dims.expression import Dim, as_dim
+from ..facts import difference_condition
 
 MAX_ELEMENTS = 64
 """Tensors with more elements are not followed."""
@@ -63,8 +64,7 @@ class Truth:
             return f"{self.left} {self.op} {self.right}"
         if self.op == "<=":
             return f"{self.right + 1} <= {self.left}"
-        gap = self.left - self.right
-        return f"1 <= {dim_max(gap, -gap)}"
+        return difference_condition(self.left, self.right)
 
 
 Element: TypeAlias = "Dim | Ratio | Truth | None"

@@ -154,9 +154,10 @@ def flatten(c: Context) -> Types:
 def squeeze(c: Context) -> Types:
     x = c.dims(0)
     if not c.has(1):
-        for d in x:
-            if not d.is_const and c.scope.facts.prove_eq(d, 1).answer is None:
-                return [UnrankedTensorType(c.element(0))]
+        open_ = [d for d in x if c.scope.facts.prove_eq(d, 1).answer is None]
+        if open_:
+            c.rank_conditions += [f"{d} == 1" for d in dict.fromkeys(open_)]
+            return [UnrankedTensorType(c.element(0))]
         return [c.like(0, [d for d in x if c.scope.facts.prove_eq(d, 1).answer is False])]
     axes = c.known_ints(1)
     if axes is None:
