@@ -17,14 +17,15 @@ from .runtime.errors import CompilerBug, Error, InputError, ModelError, Unsuppor
 
 if TYPE_CHECKING:
     from . import testing
-    from .compiler import Program, compile, lower, rewrite, run
+    from .compiler import lower, rewrite, run
     from .infer import infer_shapes
+    from .program import Program, compile
 
 __version__ = "0.1.0"
 
 _LAZY = {
-    "Program": "compiler",
-    "compile": "compiler",
+    "Program": "program",
+    "compile": "program",
     "infer_shapes": "infer",
     "lower": "compiler",
     "rewrite": "compiler",

@@ -21,7 +21,6 @@ from xdsl.dialects.builtin import AnyFloat, IntegerType, StringAttr, TensorType
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation
 
-from . import __version__
 from .codegen.kernels import checks_of, kernel_to_llvm
 from .codegen.llvm_text import emit
 from .codegen.objects import compile_object
@@ -32,6 +31,7 @@ from .lowering.kernels import TEMPLATES
 from .lowering.loops import lower_to_loops
 from .lowering.schedule import ScratchNeed
 from .lowering.tensor import RULES, NotLowered, lower_to_tensor
+from .options import compiler_digest
 from .rewrites.outline import single_op_kernels
 from .runtime.errors import CompilerBug, Error
 
@@ -167,24 +167,6 @@ def object_key(kernel: FuncOp, target: Target) -> str:
     assert isinstance(key, StringAttr)
     text = f"{key.data} {target} {compiler_digest()}"
     return hashlib.sha256(text.encode()).hexdigest()
-
-
-_digest: list[str] = []
-
-
-def compiler_digest() -> str:
-    """A digest of the compiler's own sources: an object made by other code is never used."""
-    if not _digest:
-        from pathlib import Path
-
-        from . import codegen, dialects, lowering
-
-        h = hashlib.sha256(__version__.encode())
-        for package in (codegen, dialects, lowering):
-            for path in sorted(Path(package.__path__[0]).rglob("*.py")):
-                h.update(path.read_bytes())
-        _digest.append(h.hexdigest())
-    return _digest[0]
 
 
 def build_kernels(

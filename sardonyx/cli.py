@@ -18,7 +18,7 @@ import click
 from .runtime.errors import CompilerBug, Error, UnsupportedError
 
 if TYPE_CHECKING:
-    from .compiler import Program
+    from .program import Program
 
 OK, CHECK_FAILED, USAGE, MODEL_ERROR, UNSUPPORTED, BUG = 0, 1, 2, 3, 4, 70
 
@@ -42,7 +42,7 @@ def compile_options(command: Command) -> Command:
 
 def compiled(model: Path, options: dict[str, Any]) -> Program:
     """The program for a model, with progress by phase on a terminal."""
-    from .compiler import compile
+    from .program import compile
 
     with progress() as report:
         return compile(

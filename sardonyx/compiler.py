@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
 from functools import cache
-from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -23,102 +22,25 @@ from .dialects import onnx
 from .dialects.target import Target
 from .frontend.importer import import_model
 from .lowering.schedule import schedule
-from .pipeline import LEVELS, Options, State
+from .options import Options
+from .pipeline import LEVELS, State
 from .pipeline import run as run_steps
+from .program import Model, Progress
 from .rewrites.driver import Pattern
 from .runtime import abi
+from .runtime.cache import Cache, Weight
 from .runtime.errors import CompilerBug, UnsupportedError
 from .runtime.host import default_threads, detect
 from .runtime.hosting import HostFunction
 from .runtime.manifest import FORMAT, Manifest, TensorSpec
-from .runtime.program import LoadedProgram
-from .semantics.evaluate import reference_of
+from .semantics.evaluate import operator_and_attributes, reference_of
 from .semantics.weights import WeightStore
-from .tools.explain import explain, main_of, operator_name, render
+from .tools.explain import explain, main_of, operator_name
 
-Progress: TypeAlias = Callable[[str, int, int], None]
-Model: TypeAlias = "str | Path | bytes | Any"
 Array: TypeAlias = "np.ndarray[Any, Any]"
 
 EMITTABLE = (*LEVELS, "ll", "asm")
 """What `--emit` takes: the levels, and LLVM IR and assembly, which are for reading only."""
-
-
-@dataclass(frozen=True)
-class TensorInfo:
-    """An input or output: name, numpy dtype (a string for strings and objects), and sizes, symbols as text."""
-
-    name: str
-    dtype: Any
-    shape: tuple[int | str, ...]
-
-
-@dataclass
-class Explanation:
-    """The compiler's decisions: `str()` for people, `to_dict()` for programs."""
-
-    report: dict[str, Any]
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data: `kernels`, `functions`, `refused`, `hosted`, `guards`, `memory`."""
-        return self.report
-
-    def __str__(self) -> str:
-        return render(self.report)
-
-
-@dataclass
-class Program:
-    """A compiled model. Call it with arrays by position, by name, or as one mapping; it gives a dict of arrays."""
-
-    loaded: LoadedProgram
-    seconds: dict[str, float] = field(default_factory=dict[str, float])
-    """What each step of the compilation took; empty where the program came from the cache."""
-
-    def __call__(self, *args: object, **kwargs: object) -> dict[str, Any]:
-        """Runs the model. Raises InputError for inputs that do not fit."""
-        return self.loaded(*args, **kwargs)
-
-    def run(self, names: Sequence[str] | None, feeds: Mapping[str, object]) -> list[Any]:
-        """onnxruntime's shape of call: the outputs named, or all of them, as a list."""
-        return self.loaded.run(names, feeds)
-
-    def run_into(self, outputs: Mapping[str, Array], feeds: Mapping[str, object]) -> None:
-        """Runs the model and writes these outputs into the arrays given."""
-        self.loaded.run_into(outputs, feeds)
-
-    def bind(self, feeds: Mapping[str, object], outputs: Mapping[str, Array] | None = None) -> Callable[[], Any]:
-        """A call with its arrays fixed, for the least overhead."""
-        return self.loaded.bind(feeds, outputs)
-
-    @property
-    def threads(self) -> int:
-        """How many threads a call uses at most, the caller included."""
-        return self.loaded.threads
-
-    @property
-    def inputs(self) -> list[TensorInfo]:
-        """What the program takes."""
-        return [tensor_info(spec) for spec in self.loaded.manifest["inputs"]]
-
-    @property
-    def outputs(self) -> list[TensorInfo]:
-        """What the program gives."""
-        return [tensor_info(spec) for spec in self.loaded.manifest["outputs"]]
-
-    def explain(self) -> Explanation:
-        """Kernels, fusions taken and refused with reasons, memory, guards, hosted operators."""
-        return Explanation(self.loaded.manifest["explain"])
-
-
-def tensor_info(spec: TensorSpec) -> TensorInfo:
-    """The manifest's entry as users see it."""
-    dtype: Any = spec["dtype"]
-    if dtype not in ("string", "object"):
-        from .runtime.arrays import dtype_of
-
-        dtype = dtype_of(dtype)
-    return TensorInfo(spec["name"], dtype, tuple(spec["dims"]))
 
 
 @cache
@@ -133,50 +55,24 @@ def pool_object(target: Target) -> bytes:
     return compile_object(emit(pool_module(target)), target, POOL_NEEDS)
 
 
-def compile(
+def compile_fresh(
     model: Model,
-    *,
-    dims: Mapping[str, tuple[int, int]] | None = None,
-    assume: Iterable[str] = (),
-    threads: int | None = None,
-    exact: bool = False,
-    fast_math: bool = False,
-    precision: str = "f32",
-    fuse: bool = True,
-    cache: bool = True,
-    patterns: Sequence[Pattern] = (),
-    target: Target | None = None,
-    progress: Progress | None = None,
-) -> Program:
-    """Compiles a model (a path, bytes, or a ModelProto) for this machine, or loads it from the cache.
-
-    `dims` gives ranges of symbols, `assume` facts on them; both become guards.  `exact` leaves out every rewrite that
-    changes rounding.  `threads` counts the caller; the default is one for each core.  Raises ModelError for a model
-    that is wrong, UnsupportedError naming every operator that we lack.
-    """
-    options = Options(
-        dims=tuple((name, low, high) for name, (low, high) in sorted((dims or {}).items())),
-        assume=tuple(assume),
-        fuse=fuse,
-        exact=exact,
-        fast_math=fast_math,
-        precision=precision,
-    )
-    target = target or host_target()
-    report = progress or (lambda phase, done, total: None)
+    options: Options,
+    patterns: Sequence[Pattern],
+    target: Target | None,
+    report: Progress,
+    store: Cache | None,
+) -> tuple[Built, dict[str, float]]:
+    """Compiles a model; also gives the seconds that each step took."""
     report("read", 0, 1)
     began = time.perf_counter()
     module, weights = import_model(model)
-    state = State(module, weights, target, options, patterns)
+    state = State(module, weights, target or host_target(), options, patterns)
     seconds: dict[str, float] = {"import": time.perf_counter() - began}
     for done in run_steps(state, to="kernels"):
         report(done.step, 0, 1)
         seconds[done.step] = done.seconds
-    built = build(state, seconds, report, cache)
-    loaded = LoadedProgram(
-        built.manifest, built.objects, built.weights, built.host_functions, threads=threads or default_threads()
-    )
-    return Program(loaded, seconds)
+    return build(state, seconds, report, store), seconds
 
 
 @dataclass(frozen=True)
@@ -185,17 +81,26 @@ class Built:
 
     manifest: Manifest
     objects: list[bytes]
-    weights: list[Array]
+    weights: list[Weight]
     host_functions: list[HostFunction]
+    externals: list[str]
+    """The model's external data files, relative to its folder."""
+
+    @property
+    def storable(self) -> bool:
+        """Whether the manifest alone tells how to run the hosted operators."""
+        return all("payload" in host for host in self.manifest["hosts"])
 
 
-def build(state: State, seconds: dict[str, float], report: Progress, use_cache: bool) -> Built:
+def build(state: State, seconds: dict[str, float], report: Progress, store: Cache | None) -> Built:
     """From the kernels level to objects and a manifest."""
     began = time.perf_counter()
     kernels = state.kernels()
     objects: dict[str, KernelObject] = {}
     report("kernels", 0, len(kernels))
-    for kernel, built in build_kernels(kernels, state.target, no_object, drop_object, default_threads()):
+    load = store.load_object if store is not None else no_object
+    keep = store.store_object if store is not None else drop_object
+    for kernel, built in build_kernels(kernels, state.target, load, keep, default_threads()):
         objects[kernel.sym_name.data] = built
         report("kernels", len(objects), len(kernels))
         for name, value in built.seconds.items():
@@ -212,11 +117,15 @@ def build(state: State, seconds: dict[str, float], report: Progress, use_cache: 
     image = compile_object(emit(entry.module), state.target, entry_needs(infos))
     seconds["entry"] = time.perf_counter() - began
     images = {k.symbol: k.image for k in objects.values()}
+    weights = [weight_of(value, state.weights) for value in entry.weights]
+    folder = state.weights.folder
+    externals = {w.file for w in weights if w.file is not None and folder is not None and w.file.parent != folder}
     return Built(
         manifest_of(state, main, entry),
         [*images.values(), pool_object(state.target), image],
-        [weight_array(value, state.weights) for value in entry.weights],
+        weights,
         host_functions(entry, state.weights),
+        sorted(str(f) for f in externals),
     )
 
 
@@ -229,31 +138,47 @@ def drop_object(key: str, data: bytes) -> None:
     """The object cache that keeps nothing."""
 
 
-def weight_array(value: Attribute, weights: WeightStore) -> Array:
-    """The array that a constant's attribute stands for."""
+def weight_of(value: Attribute, weights: WeightStore) -> Weight:
+    """The array that a constant's attribute stands for, and where it is in a file."""
     if isinstance(value, onnx.WeightAttr):
-        return weights.get(value)
+        place = weights.file_of(value)
+        return Weight(weights.get(value)) if place is None else Weight(weights.get(value), place[0], place[1])
     if isinstance(value, DenseIntOrFPElementsAttr):
-        return onnx.dense_array(value)
+        return Weight(onnx.dense_array(value))
     plain = onnx.plain(value)
-    return np.asarray(plain, np.float32 if isinstance(plain, float) else None)
+    return Weight(np.asarray(plain, np.float32 if isinstance(plain, float) else None))
 
 
 def host_functions(entry: Entry, weights: WeightStore) -> list[HostFunction]:
-    """The reference functions of the hosted operators. Raises UnsupportedError naming all that have none."""
+    """The reference functions of the hosted operators. Raises UnsupportedError naming all that have none.
+
+    What a later process needs to find the function again goes into the manifest's entry.
+    """
     found: list[HostFunction] = []
     missing: list[str] = []
-    for op in entry.hosted:
+    for host, op in zip(entry.hosts, entry.hosted, strict=True):
         function = reference_of(op, weights)
         if function is None:
             info = onnx.info_of(op)
             missing.append(f"{operator_name(op)} (node {info})" if info else operator_name(op))
             continue
+        domain, name, attributes = operator_and_attributes(op, weights)
+        if is_json(attributes):
+            host["payload"] = {"domain": domain, "operator": name, "attributes": attributes}
         single = len(op.results) == 1
         found.append((lambda *v, f=function: f(*v)[0]) if single else function)
     if missing:
         raise UnsupportedError(f"not supported: {', '.join(missing)}")
     return found
+
+
+def is_json(value: Any) -> bool:
+    """Whether a value survives a manifest: numbers, text, and lists and dicts of them."""
+    if isinstance(value, dict):
+        return all(isinstance(k, str) and is_json(v) for k, v in value.items())
+    if isinstance(value, list):
+        return all(map(is_json, value))
+    return isinstance(value, (str, int, float, bool))
 
 
 def manifest_of(state: State, main: FuncOp, entry: Entry) -> Manifest:

@@ -23,6 +23,7 @@ from .dialects.target import Target, TargetAttr
 from .lowering.loops import lower_to_loops
 from .lowering.schedule import ScratchNeed, schedule
 from .lowering.tensor import lower_to_tensor
+from .options import Options
 from .rewrites.driver import Pattern, apply_patterns
 from .rewrites.infer import infer_shapes
 from .rewrites.outline import outline
@@ -31,19 +32,6 @@ from .rewrites.upgrade import upgrade_opset
 from .runtime.errors import CompilerBug, Error
 from .semantics.facts import Facts
 from .semantics.weights import WeightStore
-
-
-@dataclass(frozen=True)
-class Options:
-    """What a compile is asked for; every field is part of the program cache's key."""
-
-    dims: tuple[tuple[str, int, int], ...] = ()
-    assume: tuple[str, ...] = ()
-    fuse: bool = True
-    exact: bool = False
-    fast_math: bool = False
-    precision: str = "f32"
-    plain: bool = False
 
 
 @dataclass

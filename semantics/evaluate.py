@@ -25,21 +25,25 @@ def plain_attributes(op: onnx.OnnxOp, weights: WeightStore) -> dict[str, Any]:
     return found
 
 
+def operator_and_attributes(op: Operation, weights: WeightStore) -> tuple[str, str, dict[str, Any]]:
+    """Domain, operator and plain attributes of an op; empty text for what is no operator."""
+    if isinstance(op, onnx.CustomOp):
+        found = {
+            name: weights.get(value) if isinstance(value, onnx.WeightAttr) else onnx.plain(value)
+            for name, value in op.attributes_.data.items()
+        }
+        return str(onnx.plain(op.domain)), str(onnx.plain(op.op_type)), found
+    if isinstance(op, onnx.OnnxOp):
+        return op.SCHEMA.domain, op.SCHEMA.op_type, plain_attributes(op, weights)
+    return "", "", {}
+
+
 def reference_of(op: Operation, weights: WeightStore) -> Callable[..., tuple[Value, ...]] | None:
     """A function of the operands by formal position; None where the op has no reference function or has regions."""
     if op.regions:
         return None
-    if isinstance(op, onnx.CustomOp):
-        key = (str(onnx.plain(op.domain)), str(onnx.plain(op.op_type)))
-        attributes: dict[str, Any] = {}
-        for name, value in op.attributes_.data.items():
-            attributes[name] = weights.get(value) if isinstance(value, onnx.WeightAttr) else onnx.plain(value)
-    elif isinstance(op, onnx.OnnxOp):
-        key = (op.SCHEMA.domain, op.SCHEMA.op_type)
-        attributes = plain_attributes(op, weights)
-    else:
-        return None
-    reference = REFERENCE.get(key)
+    domain, name, attributes = operator_and_attributes(op, weights)
+    reference = REFERENCE.get((domain, name))
     if reference is None:
         return None
     outputs = len(op.results)

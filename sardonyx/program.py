@@ -1,0 +1,183 @@
+"""Programs: compiled models as users hold them, fresh from the compiler or loaded from the cache without it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+
+from .options import Options, program_key
+from .runtime.arrays import dtype_of
+from .runtime.cache import open_cache
+from .runtime.host import default_threads
+from .runtime.hosting import HostFunction
+from .runtime.manifest import OBJECT_TYPES, Host, TensorSpec
+from .runtime.program import LoadedProgram
+
+if TYPE_CHECKING:
+    from .dialects.target import Target
+    from .kernels import KernelCallable
+    from .rewrites.driver import Pattern
+
+Array: TypeAlias = "np.ndarray[Any, Any]"
+Model: TypeAlias = "str | Path | bytes | Any"
+"""A path, a model's bytes, or a ModelProto."""
+Progress: TypeAlias = Callable[[str, int, int], None]
+"""Told of each phase: its name, how much of it is done, and how much there is."""
+
+
+@dataclass(frozen=True)
+class TensorInfo:
+    """An input or output: name, numpy dtype (text for strings and objects), and sizes, symbols as text."""
+
+    name: str
+    dtype: Any
+    shape: tuple[int | str, ...]
+
+
+@dataclass
+class Explanation:
+    """The compiler's decisions: `str()` for people, `to_dict()` for programs."""
+
+    report: dict[str, Any]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data: `kernels` (one entry a call, in order), `functions`, `refused`, `hosted`, `guards`, `memory`."""
+        return self.report
+
+    def __str__(self) -> str:
+        from .tools.report import render
+
+        return render(self.report)
+
+
+@dataclass
+class Program:
+    """A compiled model. Call it with arrays by position, by name, or as one mapping; it gives a dict of arrays."""
+
+    loaded: LoadedProgram
+    seconds: dict[str, float] = field(default_factory=dict[str, float])
+    """What each step of the compilation took; empty where the program came from the cache."""
+    origin: tuple[Model, Options] | None = None
+    """What it was compiled from, for the levels that `kernels` shows."""
+
+    def __call__(self, *args: object, **kwargs: object) -> dict[str, Any]:
+        """Runs the model. Raises InputError for inputs that do not fit."""
+        return self.loaded(*args, **kwargs)
+
+    def run(self, names: Sequence[str] | None, feeds: Mapping[str, object]) -> list[Any]:
+        """onnxruntime's shape of call: the outputs named, or all of them, as a list."""
+        return self.loaded.run(names, feeds)
+
+    def run_into(self, outputs: Mapping[str, Array], feeds: Mapping[str, object]) -> None:
+        """Runs the model and writes these outputs into the arrays given."""
+        self.loaded.run_into(outputs, feeds)
+
+    def bind(self, feeds: Mapping[str, object], outputs: Mapping[str, Array] | None = None) -> Callable[[], Any]:
+        """A call with its arrays fixed, for the least overhead."""
+        return self.loaded.bind(feeds, outputs)
+
+    @property
+    def threads(self) -> int:
+        """How many threads a call uses at most, the caller included."""
+        return self.loaded.threads
+
+    @property
+    def inputs(self) -> list[TensorInfo]:
+        """What the program takes."""
+        return [tensor_info(spec) for spec in self.loaded.manifest["inputs"]]
+
+    @property
+    def outputs(self) -> list[TensorInfo]:
+        """What the program gives."""
+        return [tensor_info(spec) for spec in self.loaded.manifest["outputs"]]
+
+    def explain(self) -> Explanation:
+        """Kernels, fusions taken and refused with reasons, memory, guards, hosted operators."""
+        return Explanation(self.loaded.manifest["explain"])
+
+    @property
+    def kernels(self) -> Mapping[str, KernelCallable]:
+        """Each fused kernel by name, as a callable of its own; `.ir(level)` and `.asm` show it. Needs the compiler."""
+        from .kernels import kernels_of
+
+        return kernels_of(self)
+
+
+def tensor_info(spec: TensorSpec) -> TensorInfo:
+    """The manifest's entry as users see it."""
+    dtype: Any = spec["dtype"] if spec["dtype"] in OBJECT_TYPES else dtype_of(spec["dtype"])
+    return TensorInfo(spec["name"], dtype, tuple(spec["dims"]))
+
+
+def compile(
+    model: Model,
+    *,
+    dims: Mapping[str, tuple[int, int]] | None = None,
+    assume: Iterable[str] = (),
+    threads: int | None = None,
+    exact: bool = False,
+    fast_math: bool = False,
+    precision: str = "f32",
+    fuse: bool = True,
+    cache: bool = True,
+    patterns: Sequence[Pattern] = (),
+    target: Target | None = None,
+    progress: Progress | None = None,
+) -> Program:
+    """Compiles a model (a path, bytes, or a ModelProto) for this machine, or loads it from the cache.
+
+    `dims` gives ranges of symbols, `assume` facts on them; both become guards.  `exact` leaves out every rewrite that
+    changes rounding.  `threads` counts the caller; the default is one for each core.  Raises ModelError for a model
+    that is wrong, UnsupportedError naming every operator that we lack.
+    """
+    options = Options(
+        dims=tuple((name, low, high) for name, (low, high) in sorted((dims or {}).items())),
+        assume=tuple(assume),
+        fuse=fuse,
+        exact=exact,
+        fast_math=fast_math,
+        precision=precision,
+    )
+    report = progress or (lambda phase, done, total: None)
+    source = model_source(model)
+    store = open_cache() if cache and not patterns else None  # a pattern's code has no key
+    key = program_key(options, target)
+    count = threads or default_threads()
+    if store is not None:
+        stored = store.load_program(source, key)
+        if stored is not None:
+            functions = [host_function(host) for host in stored.manifest["hosts"]]
+            loaded = LoadedProgram(stored.manifest, stored.objects, stored.weights, functions, threads=count)
+            return Program(loaded, origin=(model, options))
+    from .compiler import compile_fresh
+
+    built, seconds = compile_fresh(model, options, patterns, target, report, open_cache() if cache else None)
+    loaded = LoadedProgram(
+        built.manifest, built.objects, [w.array for w in built.weights], built.host_functions, threads=count
+    )
+    if store is not None and built.storable:
+        store.store_program(source, key, built.manifest, built.objects, built.weights, built.externals)
+    return Program(loaded, seconds, (model, options))
+
+
+def model_source(model: Model) -> Path | bytes:
+    """A path, or the model's bytes."""
+    if isinstance(model, str | Path):
+        return Path(model)
+    return model if isinstance(model, bytes) else bytes(model.SerializeToString())
+
+
+def host_function(host: Host) -> HostFunction:
+    """The reference function of a hosted operator, from what the manifest says of it."""
+    from .semantics.reference import REFERENCE
+
+    payload: dict[str, Any] = host.get("payload") or {}
+    reference = REFERENCE[payload["domain"], payload["operator"]]
+    attributes, outputs = payload["attributes"], len(host["outputs"])
+    if outputs == 1:
+        return lambda *operands: reference(list(operands), attributes, 1)[0]
+    return lambda *operands: reference(list(operands), attributes, outputs)[:outputs]

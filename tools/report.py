@@ -1,0 +1,27 @@
+"""The compiler's report as text for people; needs nothing but the report."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+def render(report: dict[str, Any]) -> str:
+    """The report as text for people."""
+    lines = [f"{len(report['kernels'])} kernel calls, {len(report['functions'])} distinct kernels"]
+    for call in report["kernels"]:
+        sizes = f" <{', '.join(call['dims'])}>" if call["dims"] else ""
+        lines.append(f"  {call['name']}{sizes}: {', '.join(call['nodes'])}")
+        for fused in report["functions"].get(call["name"], {}).get("fused", ()):
+            lines.append(f"      {fused['producer']} + {fused['consumer']}: {fused['reason']}")
+    if report["refused"]:
+        lines.append("not fused:")
+        for row in report["refused"]:
+            missing = f"; would fuse with assume={row['missing']!r}" if "missing" in row else ""
+            lines.append(f"  {', '.join(row['producer'])} | {', '.join(row['consumer'])}: {row['why']}{missing}")
+    if report["guards"]:
+        lines.append("guards:")
+        lines.extend(f"  {g['condition']}  {g['why']}" for g in report["guards"])
+    if "memory" in report:
+        lines.append(f"arena: {report['memory']['arena']} bytes")
+    lines.append(f"hosted: {', '.join(report['hosted']) if report['hosted'] else 'none, every operator is native'}")
+    return "\n".join(lines)
