@@ -18,6 +18,7 @@ from .creation import CREATION
 from .detection import DETECTION
 from .dtypes import Value, strings
 from .dtypes import text as text_of
+from .images import IMAGES
 from .indexing import INDEXING
 from .linear import LINEAR
 from .mathematics import MATHEMATICS, Function
@@ -93,6 +94,7 @@ _FAMILIES: dict[str, Sequence[Mapping[str, Function]]] = {
         CONVOLUTION,
         CREATION,
         DETECTION,
+        IMAGES,
         INDEXING,
         LINEAR,
         LOSSES,
