@@ -140,6 +140,7 @@ class Facts:
         self._nonnegative: list[Dim] = []
         self._broadcasts: set[frozenset[Dim]] = set()
         self._different: list[Dim] = []  # none of which is 0
+        self._assumed: set[Condition] = set()
         self._fresh = 0
         self.assumptions: list[str] = []
         for name, (low, high) in (ranges or {}).items():
@@ -152,6 +153,7 @@ class Facts:
         new._solved, new._ranges = dict(self._solved), self._ranges.copy()
         new._equations, new._nonnegative = list(self._equations), list(self._nonnegative)
         new._broadcasts, new._different = set(self._broadcasts), list(self._different)
+        new._assumed = set(self._assumed)
         new._fresh, new.assumptions = self._fresh, list(self.assumptions)
         return new
 
@@ -173,6 +175,7 @@ class Facts:
                 self._different.append(gap)
             condition = Condition.parse(condition)
         self.assumptions.append(str(condition))
+        self._assumed.add(condition)
         if condition.op == "<=":
             self._assume_nonnegative(self.known(condition.right - condition.left), str(condition))
         else:
@@ -268,7 +271,7 @@ class Facts:
         if self._fresh < _MAX_INTERNAL and (self._solve_mod(d) or self._solve_linear(d)):
             return
         if len(d.terms) <= _MAX_EQUATION:
-            c, m = d.terms[0]
+            c, m = _leading_term(d)
             if c < 0:
                 c, d = -c, -d
             self._equations.append((c, m, Dim.of_terms([(c, m)]) - d))
@@ -349,6 +352,8 @@ class Facts:
     def prove_le(self, a: Dim | int | str, b: Dim | int | str) -> Proof:
         """Is a <= b for every value of the symbols?"""
         a, b = as_dim(a), as_dim(b)
+        if lower_bound(b - a) >= 0:
+            return _YES
         d = self.known(b - a)
         if self._is_nonnegative(d):
             return _YES
@@ -363,6 +368,8 @@ class Facts:
             if pair is not None:
                 return self.prove_broadcast(*pair)
             condition = Condition.parse(condition)
+        if condition in self._assumed:
+            return _YES
         ask = self.prove_eq if condition.op == "==" else self.prove_le
         return ask(condition.left, condition.right)
 
@@ -374,7 +381,7 @@ class Facts:
 
     def prove_broadcast(self, a: Dim, b: Dim) -> Proof:
         """Do the two sizes broadcast: are they equal, or is one of them 1?"""
-        if frozenset((a, b)) in self._broadcasts:
+        if frozenset((a, b)) in self._broadcasts or _is_part(a, b) or _is_part(b, a):
             return _YES
         if self.prove_eq(a, b) or self.prove_eq(a, 1) or self.prove_eq(b, 1):
             return _YES
@@ -426,6 +433,25 @@ def simplified(d: Dim, facts: Facts) -> Dim:
 # --- pieces -----------------------------------------------------------------------------------------------------------
 
 
+def _leading_term(d: Dim) -> tuple[int, Monomial]:
+    """The term to rewrite where d == 0: a call that stands alone and of which nothing else is made, else the first."""
+    for c, m in d.terms:
+        call = m[0][0] if len(m) == 1 and abs(c) == 1 and m[0][1] == 1 else None
+        if call is not None and call.args is not None and not any(call in _calls_of(a) for a in _other_atoms(d, call)):
+            return c, m
+    return d.terms[0]
+
+
+def _calls_of(call: Call) -> Iterator[Call]:
+    """The call and all inside of it."""
+    yield call
+    for arg in call.args:
+        for _, m in arg.terms:
+            for atom, _ in m:
+                if atom.args is not None:
+                    yield from _calls_of(atom)
+
+
 def _never_zero(d: Dim) -> bool:
     """Whether the coefficients' common factor rules zero out."""
     g = gcd(*(c for c, m in d.terms if m))
@@ -470,6 +496,12 @@ def _mod_equation(d: Dim) -> tuple[Call, int] | None:
     if abs(c) != 1 or atom is None or atom.args is None or atom.kind != "mod":
         return None
     return atom, -c * d.constant_term
+
+
+def _is_part(a: Dim, b: Dim) -> bool:
+    """Whether b is a broadcast of a and others, which has a value only where a is 1 or b."""
+    atom = b.atom
+    return atom is not None and atom.args is not None and atom.kind == "broadcast" and a in atom.args
 
 
 def _map_args(atom: Atom, function: Callable[[Dim], Dim]) -> Dim:

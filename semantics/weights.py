@@ -26,7 +26,8 @@ Array = np.ndarray[Any, Any]
 Buffer = bytes | mmap.mmap | memoryview
 
 TABLE = "onnx.weights"  # the module's attribute
-SOURCE = "source"  # the handle of the model's own bytes
+SOURCE = "source"  # the table's row for the model's own bytes
+FOLDER = "folder"  # the table's row for the folder of its external data
 
 
 @dataclass(frozen=True)
@@ -63,6 +64,7 @@ class WeightStore:
         self._entries: dict[str, Array | _Slice] = {}
         self._next = 0
         self.source: File | None = None  # the model as it was read, for an export that loses nothing
+        self.folder: Path | None = None  # where its external data is
 
     def add(self, array: Array) -> WeightAttr:
         """Keeps the array (not a copy) under a new handle."""
@@ -138,6 +140,8 @@ class WeightStore:
                 rows.append(
                     WeightRow(key, _shown(path, folder), offset, len(data), digest(data), element, tuple(entry.shape))
                 )
+        if self.folder is not None:
+            rows.append(WeightRow(FOLDER, _shown(self.folder, folder), 0, 0, "", 2, (0,)))
         module.attributes[TABLE] = WeightTableAttr(tuple(rows))
 
     @staticmethod
@@ -150,6 +154,9 @@ class WeightStore:
         table = module.attributes.get(TABLE)
         files: dict[str, File] = {}
         for row in table.data if isinstance(table, WeightTableAttr) else ():
+            if row.key == FOLDER:
+                store.folder = folder / row.file
+                continue
             if row.file not in files:
                 files[row.file] = map_file(folder / row.file)
             file = files[row.file]

@@ -189,6 +189,25 @@ def _lower(dim: Dim, symbol_range: SymbolRange, budget: list[int]) -> Bound:
     best = interval(dim, symbol_range)[0]
     if best >= 0 or budget[0] <= 0 or len(dim.terms) > _TERMS:
         return best
+    found = _atom_to_relax(dim, symbol_range)
+    if found is None:
+        return best
+    for scale, choices in _relaxations(dim, *found, symbol_range):
+        budget[0] -= 1
+        worst: Bound = inf
+        for choice in choices:
+            worst = min(worst, _ceil_div(_lower(choice, symbol_range, budget), scale))
+            if worst <= best:
+                break
+        best = max(best, worst)
+        if best >= 0:
+            break
+    return best
+
+
+def _atom_to_relax(dim: Dim, symbol_range: SymbolRange) -> tuple[int, Call, Monomial] | None:
+    """(coefficient, call, rest >= 0) of a term: one that is a case split, else the first; the others come after it."""
+    first: tuple[int, Call, Monomial] | None = None
     for coefficient, monomial in dim.terms:
         for atom, exponent in monomial:
             if exponent != 1 or atom.args is None:
@@ -196,18 +215,11 @@ def _lower(dim: Dim, symbol_range: SymbolRange, budget: list[int]) -> Bound:
             rest = tuple(f for f in monomial if f[0] is not atom)
             if rest and monomial_interval(rest, symbol_range)[0] < 0:
                 continue
-            for scale, choices in _relaxations(dim, coefficient, atom, rest, symbol_range):
-                budget[0] -= 1
-                worst: Bound = inf
-                for choice in choices:
-                    worst = min(worst, _ceil_div(_lower(choice, symbol_range, budget), scale))
-                    if worst <= best:
-                        break
-                best = max(best, worst)
-                if best >= 0:
-                    return best
-            return best  # one atom at a time: the others are met in the recursion
-    return best
+            kind = atom.kind
+            if kind == "broadcast" or kind == ("min" if coefficient > 0 else "max"):
+                return coefficient, atom, rest
+            first = first or (coefficient, atom, rest)
+    return first
 
 
 def _relaxations(

@@ -209,6 +209,7 @@ def ranked_dims(type_: Attribute) -> tuple[Dim, ...]:
 
 def collect_names(module: ModuleOp, names: Names) -> None:
     """The symbols that the module has, and what those stand for that an earlier run made."""
+    inputs = {n for f in module.ops if isinstance(f, FuncOp) for a in f.args for d in ranked_dims(a.type) for n in d.symbols}
     for op in module.walk():
         for attribute in (*op.properties.values(), *op.attributes.values()):
             if isinstance(attribute, ShapeAttr):
@@ -217,6 +218,9 @@ def collect_names(module: ModuleOp, names: Names) -> None:
             for block in region.blocks:
                 for argument in block.args:
                     _take(names, symbols_dims(argument.type))
+                    for axis, d in enumerate(ranked_dims(argument.type)):
+                        if (name := str(d)) in names.taken and name not in inputs and name not in names.owners:
+                            names.keep_size(argument, axis, d)
         for value in op.results:
             _take(names, symbols_dims(value.type))
         if isinstance(op, dims.BindOp):

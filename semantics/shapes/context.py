@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import gcd
 from typing import Any
 
 import numpy as np
@@ -242,7 +243,7 @@ class Context:
         """States that two sizes agree, and gives the one to write: a number before an expression."""
         if a is b:
             return a
-        self.require(f"{a} == {b}", why)
+        self.require(equality(a, b), why)
         return b if b.is_const else a
 
     def at_most(self, a: Dim | int, b: Dim | int, why: str) -> None:
@@ -290,6 +291,14 @@ class Context:
         for d in dims:
             total = total * d
         return total
+
+
+def equality(a: Dim, b: Dim) -> str:
+    """`a == b`, without factors that both sides have."""
+    g = gcd(*(c for d in (a, b) for c, _ in d.terms))
+    if g > 1:
+        a, b = (Dim.of_terms([(c // g, m) for c, m in d.terms]) for d in (a, b))
+    return f"{a} == {b}"
 
 
 def elements_of(value: SSAValue, scope: Scope) -> Elements | None:
