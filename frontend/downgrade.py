@@ -147,8 +147,10 @@ def top_k(d: Downgrade) -> None:
 
 def last_axis(d: Downgrade) -> None:
     """Softmax {axis}, of the last axis, reads the same in all opsets."""
-    axis, source = attr(d.op, "axis"), d.op.operands[0].type
-    rank = len(source.get_shape()) if isinstance(source, TensorType) else None
+    axis, source = attr(d.op, "axis"), d.op.operands[0]
+    rank = len(source.type.get_shape()) if isinstance(source.type, TensorType) else None
+    if isinstance(source.owner, onnx.FlattenOp):
+        rank = 2
     if axis != -1 and (rank is None or axis % rank != rank - 1):
         raise d.declined("its axis is not known to be the last, and all axes from there on were meant")
     if d.version < 11:

@@ -160,7 +160,8 @@ class _Exporter:
         if self.source is None or source is None:
             raise UnsupportedError(f"the local function @{symbol} is not the file's, and new ones cannot be written")
         came = next(f for f in self.source.module.ops if isinstance(f, FuncOp) and f.sym_name.data == symbol)
-        if not func.is_structurally_equivalent(came):
+        same = func.attributes == came.attributes and func.properties == came.properties
+        if not same or not func.body.is_structurally_equivalent(came.body):
             raise UnsupportedError(f"the local function @{symbol} has been changed, and cannot be written")
         proto.CopyFrom(source)
         self.restore_all(proto)

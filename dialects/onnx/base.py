@@ -251,11 +251,9 @@ def _check_type(op: OnnxOp, role: str, formal: Formal, index: int, type_: Attrib
     if text is None:
         return  # not inferred yet
     constraint = op.SCHEMA.constraints.get(formal.type)
-    allowed = _split(constraint if constraint is not None else formal.type)
-    if text not in allowed:
-        raise VerifyException(
-            f"{describe(op)}: {role} {index} ('{formal.name}') is {text}; allowed: {', '.join(sorted(allowed))}"
-        )
+    allowed = constraint if constraint is not None else formal.type
+    if text not in _split(allowed):
+        raise VerifyException(f"{describe(op)}: {role} {index} ('{formal.name}') is {text}; allowed is {allowed}")
     if constraint is not None and formal.homogeneous and bound.setdefault(formal.type, text) != text:
         raise VerifyException(
             f"{describe(op)}: {role} {index} ('{formal.name}') is {text}, but another value of type {formal.type} is "
