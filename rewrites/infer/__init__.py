@@ -54,12 +54,13 @@ def infer_shapes(
         inference.function(function)
     if inference.unsupported:
         raise UnsupportedError("\n".join(inference.unsupported.values()))
-    lines = [line for f in functions for line in differences(f)]
+    if compile_mode:
+        materialize(inference, functions)
+    dead = inference.dead_regions()
+    lines = [line for f in functions for line in differences(f, dead)]
     module.attributes.pop(DIAGNOSTICS, None)
     if lines:
         module.attributes[DIAGNOSTICS] = ArrayAttr([StringAttr(line) for line in lines])
-    if compile_mode:
-        materialize(inference, functions)
     for function in functions:
         _set_function_type(function)
     return lines

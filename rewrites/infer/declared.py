@@ -2,37 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection
 
 from xdsl.dialects.builtin import TensorType
-from xdsl.dialects.func import FuncOp
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import Operation, Region, SSAValue
 
 from ...dialects import onnx
 from ...dialects.dims import dims_of
 from ...dialects.onnx.base import type_string
-from ...dialects.onnx.declared import DECLARED, Declared, declared_types
+from ...dialects.onnx.declared import Declared, declared_types
 
 
-def differences(function: FuncOp) -> list[str]:
-    """A line for each value whose declared type is wrong."""
+def differences(op: Operation, dead: Collection[Region]) -> list[str]:
+    """A line for each value in the bodies of an op, but in dead ones, whose declared type is wrong."""
     out: list[str] = []
-    for op in function.walk():
-        if DECLARED in op.attributes:
-            declared = declared_types(op)
-            for value in _values_of(op):
-                name = onnx.value_name(value)
-                if name is not None and name in declared and (line := difference(name, value, declared[name])):
-                    out.append(line)
-    return out
-
-
-def _values_of(op: Operation) -> Iterator[SSAValue]:
-    """The values of the bodies directly inside an op."""
+    declared = declared_types(op)
     for region in op.regions:
+        if region in dead:
+            continue
         for block in region.blocks:
             for inner in block.ops:
-                yield from inner.results
+                for value in inner.results:
+                    name = onnx.value_name(value) if declared else None
+                    if name is not None and name in declared and (line := difference(name, value, declared[name])):
+                        out.append(line)
+                out += differences(inner, dead)
+    return out
 
 
 def difference(name: str, value: SSAValue, declared: Declared) -> str | None:

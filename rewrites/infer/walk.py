@@ -14,7 +14,7 @@ from ...dialects.dims import Dim, ShapeAttr, dims_of
 from ...dialects.onnx.types import OptionalType, SequenceType, UnknownType
 from ...runtime.errors import ModelError
 from ...semantics.facts import Contradiction, Facts
-from ...semantics.shapes import RULES, Context, Guard, Names, Scope, ShapeError, result_types
+from ...semantics.shapes import Context, Guard, Names, Scope, ShapeError, result_types, rule_of
 from ...semantics.shapes.elements import Truth
 from ...semantics.shapes.values import set_values
 from ...semantics.weights import WeightStore
@@ -72,6 +72,14 @@ class Inference:
             self.failed[region] = failure
         return failure
 
+    def dead_regions(self) -> set[Region]:
+        """The branches that never run, whose values have no types to rely on."""
+        dead = set(self.failed)
+        for op, value in self.decided.items():
+            if isinstance(op, onnx.IfOp) and op.parent is not None:
+                dead.add(op.else_branch if value else op.then_branch)
+        return dead
+
     def _ops(self, ops: Sequence[Operation], scope: Scope) -> str | None:
         for at, op in enumerate(ops):
             c, failure = self._op(op, scope)
@@ -123,7 +131,7 @@ class Inference:
                 pass
         c = Context(op, scope)
         handler = regions.HANDLERS.get(type(op))
-        if handler is None and type(op) not in RULES:
+        if handler is None and rule_of(op) is None:
             self._unknown(c)
             return c, None
         try:
@@ -165,7 +173,8 @@ class Inference:
                     self.unsupported.setdefault(c.op, text)
                     return
                 set_type(value, declared)
-        set_binds(c)
+        if c.binds:
+            set_binds(c)
 
 
 def set_types(c: Context, types: list[Attribute | None]) -> None:
@@ -209,7 +218,8 @@ def ranked_dims(type_: Attribute) -> tuple[Dim, ...]:
 
 def collect_names(module: ModuleOp, names: Names) -> None:
     """The symbols that the module has, and what those stand for that an earlier run made."""
-    inputs = {n for f in module.ops if isinstance(f, FuncOp) for a in f.args for d in ranked_dims(a.type) for n in d.symbols}
+    arguments = [a for f in module.ops if isinstance(f, FuncOp) for a in f.body.block.args]
+    inputs = {name for a in arguments for d in symbols_dims(a.type) for name in d.symbols}
     for op in module.walk():
         for attribute in (*op.properties.values(), *op.attributes.values()):
             if isinstance(attribute, ShapeAttr):

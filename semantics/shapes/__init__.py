@@ -13,7 +13,19 @@ from xdsl.ir import Attribute, Operation
 
 from ...dialects import onnx
 from ...dialects.onnx.types import ELEMENT_NAMES
-from . import containers, contraction, creation, elementwise, ml, movement, recurrent, reduction, values, windows
+from . import (
+    containers,
+    contraction,
+    creation,
+    custom,
+    elementwise,
+    ml,
+    movement,
+    recurrent,
+    reduction,
+    values,
+    windows,
+)
 from .context import Context, Guard, Names, RankUnknown, Scope, ShapeError, Types, elements_of, symbols_for
 
 RULES: dict[type[Operation], Callable[[Context], Types]] = {
@@ -31,13 +43,22 @@ RULES: dict[type[Operation], Callable[[Context], Types]] = {
 _ELEMENTS = {name: element for element, name in ELEMENT_NAMES.items()}
 
 
+def rule_of(op: Operation) -> Callable[[Context], Types] | None:
+    """The shape rule of an operation; None where it has none."""
+    if isinstance(op, onnx.CustomOp):
+        return custom.RULES.get((onnx.text_of(op.domain), onnx.text_of(op.op_type)))
+    return RULES.get(type(op))
+
+
 def result_types(c: Context) -> list[Attribute | None]:
     """The result types of an operation that has a rule, by formal position.
 
     Where an operand's rank is not known, neither are the results': they are `tensor<*xT>`.  Raises ShapeError.
     """
+    rule = rule_of(c.op)
+    assert rule is not None
     try:
-        return list(RULES[type(c.op)](c))
+        return list(rule(c))
     except RankUnknown:
         return [None if r is None else _unranked(c, at) for at, r in enumerate(c.results)]
 
@@ -45,7 +66,8 @@ def result_types(c: Context) -> list[Attribute | None]:
 def _unranked(c: Context, index: int) -> Attribute:
     """A result's type where only the element type can be told, by the schema's type variables and dtype attributes."""
     op = c.op
-    assert isinstance(op, onnx.OnnxOp)
+    if not isinstance(op, onnx.OnnxOp):
+        return UnrankedTensorType(c.element(0))
     for attribute in ("to", "dtype", "output_dtype", "output_datatype"):
         if attribute in op.properties:
             return UnrankedTensorType(elementwise.element_of_code(c.attr(attribute)))
@@ -74,6 +96,7 @@ __all__ = [
     "ShapeError",
     "elements_of",
     "result_types",
+    "rule_of",
     "symbols_for",
     "values",
 ]
