@@ -101,6 +101,10 @@ class Scope:
         """Whether the name is an input of this graph, so that an initializer of that name is only a default."""
         return isinstance(self._values.get(name), BlockArgument)
 
+    def own_names(self) -> Collection[str]:
+        """The names that this graph has given so far."""
+        return self._values.keys()
+
     def all_names(self) -> list[str]:
         """All names that can be seen."""
         return [*self._values, *(self._outer.all_names() if self._outer is not None else ())]
@@ -264,7 +268,7 @@ class Reader:
         return value
 
     def _nodes(self, protos: Sequence[NodeProto], block: Block, scope: Scope, opsets: Mapping[str, int]) -> None:
-        order = execution_order(protos)
+        order = execution_order(protos, scope.own_names())
         if order is None:
             for proto in protos:
                 self._node(proto, block, scope, opsets)
@@ -751,17 +755,18 @@ def refuse_bad_text(message: Message, where: str = "the model") -> None:
 # Order
 
 
-def execution_order(protos: Sequence[NodeProto]) -> list[int] | None:
+def execution_order(protos: Sequence[NodeProto], known: Collection[str] = ()) -> list[int] | None:
     """The order to run nodes in, as close as can be to the file's; None where that is the file's.
 
-    The standard wants nodes sorted; some files are not.  Raises ModelError where nodes wait for each other.
+    The standard wants nodes sorted; some files are not.  `known` are names that no node has to make.  Raises ModelError
+    where nodes wait for each other.
     """
-    maker: dict[str, int] = {}
+    maker: dict[str, int] = dict.fromkeys(known, -1)
     for index, proto in enumerate(protos):
         for name in proto.output:
             maker.setdefault(name, index)
-    maker.pop("", None)
-    waits = [{maker[name] for name in _reads(proto) if name in maker} for proto in protos]
+    maker[""] = -1
+    waits = [{maker[name] for name in _reads(proto) if maker.get(name, -1) >= 0} for proto in protos]
     if all(not found or max(found) < index for index, found in enumerate(waits)):
         return None
     order: list[int] = []

@@ -108,7 +108,8 @@ class _Sizes:
         if len(self._open) >= DEPTH:
             raise UnsupportedError(f"local functions call each other more than {DEPTH} deep")
         self._open.append(symbol)
-        size = sum(self.of(callee_of(op), op) if isinstance(op, onnx.CallOp) else 1 for op in func.walk())
+        ops = (op for op in func.body.walk() if not isinstance(op, ReturnOp | onnx.YieldOp))
+        size = sum(self.of(callee_of(op), op) if isinstance(op, onnx.CallOp) else 1 for op in ops)
         self._open.pop()
         self._known[symbol] = size
         return size
