@@ -26,6 +26,7 @@ from xdsl.ir import Attribute, Block, BlockArgument, Operation, Region, SSAValue
 from ..dialects import kernel, vectorx
 from ..dialects.dims import as_dim
 from .loop_builder import INDEX, OVERFLOW, LoopBuilder, Scalar, element_of, vector_of
+from .shuffles import pick
 
 
 @dataclass(frozen=True)
@@ -37,6 +38,9 @@ class Lanes:
 
 
 Value: TypeAlias = Lanes | SSAValue
+
+MOST_STRIDE = 4
+"""Up to this stride, contiguous vectors and shuffles are faster than a gather."""
 
 _SEGMENTS: tuple[dict[str, Attribute], dict[str, Attribute]] = (
     {"operandSegmentSizes": DenseArrayBase.from_list(i32, [1, 1, 0, 0])},
@@ -149,7 +153,10 @@ class BodyEmitter:
             return place
         if isinstance(place, Splat):
             return self.builder.literal(place.value)
-        offset = self.offset(place, indices)
+        return self.load_at(place, self.offset(place, indices))
+
+    def load_at(self, place: Buffer, offset: Value) -> Value:
+        """The elements at these offsets of a buffer."""
         builder = self.builder
         if isinstance(offset, Lanes) and (offset.stride == 0 or self.lanes == 1):
             if not self.guarded:
@@ -158,6 +165,8 @@ class BodyEmitter:
                 )
         elif isinstance(offset, Lanes) and offset.stride == 1:
             return self._contiguous(place, offset.base)
+        elif isinstance(offset, Lanes) and self._shuffles_well(place, offset.stride):
+            return self._strided(place, offset)
         element, mask = place.element, self.mask
         result = vector_of(element, self.lanes)
         gathered = [place.base, self.vector(offset)]
@@ -173,9 +182,30 @@ class BodyEmitter:
         zero = builder.broadcast(builder.constant(0, element), self.lanes)
         return builder.loaded(vector.MaskedLoadOp, (place.base, index, self.mask, zero), result, place.depth)
 
+    def _shuffles_well(self, place: Buffer, stride: Scalar) -> bool:
+        """Whether all lanes are there, few vectors have them all, and their elements can be shuffled."""
+        return self.mask is None and place.element != i1 and isinstance(stride, int) and -1 <= stride <= MOST_STRIDE
+
+    def _strided(self, place: Buffer, offset: Lanes) -> SSAValue:
+        """Every second, third ... element, or a contiguous vector backwards: by shuffles of contiguous vectors."""
+        builder, lanes, stride = self.builder, self.lanes, offset.stride
+        assert isinstance(stride, int)
+        if stride < 0:
+            vector_ = self._contiguous(place, builder.sub(offset.base, lanes - 1))
+            return pick(builder, [vector_], list(range(lanes))[::-1])
+        # The last vector ends with the last element that is read: what is behind it need not be memory.
+        last = (stride - 1) * lanes
+        starts = [*range(0, last, lanes), last - (stride - 1)]
+        vectors = [self._contiguous(place, builder.add(offset.base, start)) for start in starts]
+        wanted = [lane * stride for lane in range(lanes)]
+        return pick(builder, vectors, [at if at < last else at + stride - 1 for at in wanted])
+
     def store(self, value: Value, place: Buffer, indices: Sequence[Value]) -> None:
         """Stores one element a lane (or a single one, where the indices are the same in all lanes)."""
-        offset = self.offset(place, indices)
+        self.store_at(value, place, self.offset(place, indices))
+
+    def store_at(self, value: Value, place: Buffer, offset: Value) -> None:
+        """Stores at these offsets of a buffer."""
         if isinstance(offset, Lanes) and (offset.stride == 0 or self.lanes == 1):
             scalar = self.scalar(value)
             assert scalar is not None, "lanes would overwrite each other"

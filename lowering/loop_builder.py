@@ -197,8 +197,8 @@ class LoopBuilder:
             self.insert(scf.YieldOp())
 
     @contextmanager
-    def branch(self, op: scf.IfOp, region: Region) -> Generator[None]:
-        """One side of an `scf.if` with results that is already inserted; the caller ends it with `scf.yield`."""
+    def branch(self, op: scf.IfOp | scf.WhileOp, region: Region) -> Generator[None]:
+        """One region of an `scf.if` or `scf.while` that is already inserted; the caller ends it."""
         with self._inside(op, region.block):
             yield
 

@@ -151,3 +151,8 @@ def column_tile(width: Dim, lanes: int) -> int:
 def column_rows(cost: float) -> int:
     """How many elements to add to a vector of sums at one visit."""
     return max(1, min(8, round(UNROLLED_REDUCTION / max(cost, 1))))
+
+
+def worth_interleaving(extent: int, cost: float) -> bool:
+    """Whether to unroll a short loop that lies innermost in memory."""
+    return 2 <= extent <= LEAST_BLOCK and extent * cost <= UNROLLED_REDUCTION

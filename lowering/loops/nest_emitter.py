@@ -15,6 +15,7 @@ from .. import policy
 from ..body import Buffer, Lanes, Storage, row_major, vectorizable
 from ..loop_builder import LoopBuilder, Scalar, ScratchSpace
 from .generics import Access, Generic, Shapes
+from .interleaved import InterleavedLoop, Interleaving, find_interleaving, fits
 from .nests import Axis, Nest, Stage, best_vector_axis, merge_loops
 from .points import Points, Row, element_type, generic_cost
 from .stages import run_axis, run_columns, run_lanes, run_point
@@ -122,7 +123,12 @@ class NestEmitter:
             with self._rows(axes, (), self.cost, 1) as (row, _):
                 run_point(self._points(self.nest.stages[0], row, 1))
             return
-        vector = axes.pop(best_vector_axis(axes, self.generics, self.shapes))
+        vector = axes[best_vector_axis(axes, self.generics, self.shapes, lanes)]
+        interleaving = find_interleaving(axes, self.generics, self.shapes)
+        if interleaving is not None and fits(interleaving, vector, self.generics):
+            self._run_interleaved(axes, interleaving, lanes)
+            return
+        axes.remove(vector)
         turned = turned_operands(axes, vector, self.generics, self.shapes)
         if turned is None:
             self._run_flat(axes, vector, lanes)
@@ -138,6 +144,17 @@ class NestEmitter:
         with self._rows(axes, pieces, self.cost / lanes, inner) as (row, numbers):
             lower, count = self._piece(size, chunk, numbers[0] if numbers else 0)
             run_axis(self._points(self.nest.stages[0], row, lanes), [vector], lower, count)
+
+    def _run_interleaved(self, axes: list[Axis], plan: Interleaving, lanes: int) -> None:
+        """Vectors along one loop, a short one unrolled, inside of the others."""
+        rows = [a for a in axes if a not in (plan.along, plan.short)]
+        size = self.extent(plan.along)
+        chunk = self._chunk(rows, size, lanes)
+        pieces = [] if chunk is None else [(size + (chunk - 1)) // chunk]
+        inner = self.builder.dim(size) if chunk is None else chunk
+        with self._rows(rows, pieces, self.cost * plan.count / lanes, inner) as (row, numbers):
+            lower, count = self._piece(size, chunk, numbers[0] if numbers else 0)
+            InterleavedLoop(self._points(self.nest.stages[0], row, lanes), plan).run(lower, count)
 
     def _run_blocks(self, axes: list[Axis], along: Axis, turned: Turned, lanes: int) -> None:
         """Blocks of two loops, in the order that keeps a stretch of the rows that are read in the caches."""

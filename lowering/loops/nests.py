@@ -280,14 +280,19 @@ def loop_stride(access: Access, loop: int, shapes: Shapes) -> Dim:
     return total
 
 
-def best_vector_axis(axes: Sequence[Axis], generics: Sequence[Generic], shapes: Shapes) -> int:
-    """The axis along which most operands are contiguous, results counting twice; the last of equals."""
+def best_vector_axis(axes: Sequence[Axis], generics: Sequence[Generic], shapes: Shapes, lanes: int) -> int:
+    """The axis along which most operands are contiguous, results counting twice; the last of equals.
 
-    def score(number: int) -> tuple[int, int]:
+    A short axis counts only for the part of a vector that it fills.
+    """
+
+    def score(number: int) -> tuple[float, int]:
         loop, one = axes[number][-1], as_dim(1)
+        extent = generics[0].extent(axes[number])
+        filled = min(1.0, extent.value / lanes) if extent.is_const else 1.0
         reads = sum(loop_stride(a, loop, shapes) is one for g in generics for a in g.reads)
         writes = sum(loop_stride(a, loop, shapes) is one for g in generics for a in g.outputs)
-        return reads + 2 * writes, number
+        return (0.5 + reads + 2 * writes) * filled, number
 
     return max(range(len(axes)), key=score)
 

@@ -71,8 +71,12 @@ class Points:
         emitter: BodyEmitter,
         accumulators: Sequence[SSAValue] = (),
         given: Mapping[Access, SSAValue] | None = None,
+        taken: Mapping[SSAValue, list[SSAValue]] | None = None,
     ) -> list[SSAValue]:
-        """Evaluates all generics, stores their results, and gives the next accumulator of each reduction."""
+        """Evaluates all generics, stores their results, and gives the next accumulator of each reduction.
+
+        `given` are operands that need not be read, `taken` gets results that are not to be stored.
+        """
         here: dict[SSAValue, Value] = {}
         accs: list[SSAValue] = []
         for generic in self.stage.generics:
@@ -83,8 +87,12 @@ class Points:
                 if reduction is not None:
                     accs.append(self._combine(emitter, reduction, accumulators[len(accs)], value))
                 else:
-                    here[generic.results[number]] = value
-                    self.store(emitter, generic, number, value)
+                    result = generic.results[number]
+                    here[result] = value
+                    if taken and result in taken:
+                        taken[result].append(emitter.vector(value))
+                    else:
+                        self.store(emitter, generic, number, value)
         return accs
 
     def _arguments(
@@ -105,9 +113,10 @@ class Points:
         place = emitter.tensors.get(access.tensor)
         if place is None:
             raise LoweringError(f"a read of a tensor that nothing has written: {access.tensor}")
-        return emitter.load(place, self._at(access))
+        return emitter.load(place, self.at(access))
 
-    def _at(self, access: Access) -> list[Value]:
+    def at(self, access: Access) -> list[Value]:
+        """The open loops' indices along the axes of an operand."""
         return [Lanes(0) if axis is None else self.indices.get(axis, Lanes(0)) for axis in access.axes]
 
     def store(self, emitter: BodyEmitter, generic: Generic, number: int, value: Value) -> None:
@@ -115,7 +124,7 @@ class Points:
         result, write = generic.results[number], generic.outputs[number]
         place = self.row.local.get(result)
         if place is not None:
-            emitter.store(value, place, self._at(write))
+            emitter.store(value, place, self.at(write))
         if self.nest.is_register(generic, write):
             for view in self.shapes.views(result):
                 self.row.registers[view] = emitter.vector(value)

@@ -50,7 +50,7 @@ def run_lanes(points: Points) -> None:
         trailing = points.stage.trailing(points.stage.generics[0])
         vector = [a for a in reduced if set(a) <= set(trailing)]
     else:
-        vector = [parallel.pop(best_vector_axis(parallel, points.stage.generics, points.shapes))]
+        vector = [parallel.pop(best_vector_axis(parallel, points.stage.generics, points.shapes, points.lanes))]
     outer = [a for a in reduced if a not in vector]
     with ExitStack() as stack:
         for axis in parallel:

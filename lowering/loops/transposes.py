@@ -6,18 +6,18 @@ evaluated as vectors along the other.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
 
-from xdsl.dialects import arith, vector
-from xdsl.dialects.builtin import DenseArrayBase, i1, i64
-from xdsl.ir import Attribute, SSAValue
+from xdsl.dialects import arith
+from xdsl.dialects.builtin import i1
+from xdsl.ir import SSAValue
 
 from ...dialects.dims import as_dim
 from .. import policy
 from ..body import Lanes
 from ..loop_builder import LoopBuilder, Scalar, ScratchSpace
+from ..shuffles import transpose
 from .generics import Access, Generic, Shapes
 from .nests import Axis, loop_stride
 from .points import Points, element_type
@@ -154,27 +154,3 @@ class Block:
 
 def _fits(extent: Scalar, lanes: int) -> bool:
     return isinstance(extent, int) and extent % lanes == 0
-
-
-def transpose(builder: LoopBuilder, rows: Sequence[SSAValue]) -> list[SSAValue]:
-    """n vectors of n lanes, n a power of two: lane j of vector i becomes lane i of vector j."""
-    lanes = len(rows)
-    vectors = list(rows)
-    distance = lanes // 2
-    while distance:
-        upper, lower = _exchange(lanes, distance)
-        for i in range(lanes):
-            if not i & distance:
-                a, b = vectors[i], vectors[i + distance]
-                vectors[i] = builder.pure(vector.ShuffleOp, (a, b), a.type, upper)
-                vectors[i + distance] = builder.pure(vector.ShuffleOp, (a, b), a.type, lower)
-        distance //= 2
-    return vectors
-
-
-@cache
-def _exchange(lanes: int, distance: int) -> tuple[Mapping[str, Attribute], Mapping[str, Attribute]]:
-    """The two shuffles that exchange the lanes `distance` apart of two vectors."""
-    upper = [lane if not lane & distance else lane - distance + lanes for lane in range(lanes)]
-    lower = [lane + distance if not lane & distance else lane + lanes for lane in range(lanes)]
-    return ({"mask": DenseArrayBase.from_list(i64, upper)}, {"mask": DenseArrayBase.from_list(i64, lower)})
