@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import zlib
+
 
 class DecodeError(ValueError):
     """The stream is damaged, or is none of the format."""
@@ -15,6 +17,14 @@ def checked_size(width: int, height: int) -> None:
     """Raises DecodeError for an image without pixels, or with more than can be meant."""
     if width <= 0 or height <= 0 or width * height > _MOST_PIXELS:
         raise DecodeError(f"an image of {width} x {height}")
+
+
+def inflated(data: bytes, most: int) -> bytes:
+    """zlib's data unpacked, `most` bytes of it at most.  Raises DecodeError for a damaged stream."""
+    try:
+        return zlib.decompressobj().decompress(data, most)
+    except zlib.error as error:
+        raise DecodeError(f"an image's data are damaged: {error}") from None
 
 
 class BitReader:

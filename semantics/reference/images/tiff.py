@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import struct
-import zlib
 
 import numpy as np
 
 from ..dtypes import Array
-from .bits import BitReader, DecodeError, checked_size
+from .bits import BitReader, DecodeError, checked_size, inflated
 from .plain import unpacked
 
 # field type -> its struct code
@@ -91,10 +90,7 @@ def _unpacked_block(data: bytes, compression: int, size: int) -> Array:
     elif compression == 5:
         plain = _lzw(data, size)
     elif compression in (8, 32946):
-        try:
-            plain = zlib.decompress(data)
-        except zlib.error as error:
-            raise DecodeError(f"a TIFF's data are damaged: {error}") from None
+        plain = inflated(data, size)
     else:
         raise NotImplementedError(f"TIFF images of compression {compression}")
     if len(plain) < size:
