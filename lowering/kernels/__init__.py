@@ -6,14 +6,17 @@ from collections.abc import Callable
 
 from ...dialects import kernel
 from ..template import TemplateContext
-from . import conv, conv_transpose, matmul, scan, scatter, topk
+from . import conv, conv_transpose, matmul, recurrent, scan, scatter, topk
 
 TEMPLATES: dict[str, Callable[[TemplateContext, kernel.TemplateOp], None]] = {
     "conv": conv.build,
     "conv_transpose": conv_transpose.build,
     "cumprod": scan.cumprod,
     "cumsum": scan.cumsum,
+    "gru": recurrent.gru,
+    "lstm": recurrent.lstm,
     "matmul": matmul.build,
+    "rnn": recurrent.rnn,
     "scatterelements": scatter.scatter_elements,
     "scatternd": scatter.scatter_nd,
     "topk": topk.build,

@@ -232,9 +232,7 @@ class ConvBuilder:
 
     # Tiles
 
-    def position_tile(
-        self, view: ImageView, number: Ix, group: Ix, position: Ix, row_tile: Ix, sums: SSAValue
-    ) -> None:
+    def position_tile(self, view: ImageView, number: Ix, group: Ix, position: Ix, row_tile: Ix, sums: SSAValue) -> None:
         """The sums of some output channels of a group at some positions, and their stores."""
         e, rest = self.e, self.windows.positions
         if not (self.plan.pixels and self.windows.is_plain):

@@ -146,11 +146,11 @@ class DepthwiseBuilder:
                     totals[r] = e.fma(factor, values, totals[r])
         return totals
 
-    def store(
-        self, number: Ix, channel: Ix, row: Ix, count: Ix, column: Ix, mask: SSAValue, sums: SSAValue
-    ) -> None:
+    def store(self, number: Ix, channel: Ix, row: Ix, count: Ix, column: Ix, mask: SSAValue, sums: SSAValue) -> None:
         e = self.e
         with e.loop(0, count, nonempty=True) as loop:
-            value = self.products.narrow(e, e.load_vector(sums, loop.index * self.lanes, self.lanes), stored_type(self.op))
+            value = self.products.narrow(
+                e, e.load_vector(sums, loop.index * self.lanes, self.lanes), stored_type(self.op)
+            )
             position = [loop.index + row, column] if self.rank == 2 else [column]
             self.context.store(self.op, [value], [plain(i) for i in (number, channel, *position)], mask)

@@ -36,7 +36,10 @@ F32, F64 = Float32Type(), Float64Type()
 F16, BF16 = Float16Type(), BFloat16Type()
 
 
-BIT_OPS: dict[str, type[Operation]] = {
+Binary: TypeAlias = Callable[[SSAValue, SSAValue], Operation]
+Unary: TypeAlias = Callable[[SSAValue], Operation]
+
+BIT_OPS: dict[str, Binary] = {
     "and": arith.AndIOp,
     "or": arith.OrIOp,
     "xor": arith.XOrIOp,
@@ -44,7 +47,7 @@ BIT_OPS: dict[str, type[Operation]] = {
     "shrsi": arith.ShRSIOp,
     "shrui": arith.ShRUIOp,
 }
-EXTREMA: dict[str, type[Operation]] = {
+EXTREMA: dict[str, Binary] = {
     "maximumf": arith.MaximumfOp,
     "minimumf": arith.MinimumfOp,
     "maxsi": arith.MaxSIOp,
@@ -52,7 +55,7 @@ EXTREMA: dict[str, type[Operation]] = {
     "minsi": arith.MinSIOp,
     "minui": arith.MinUIOp,
 }
-MATH_OPS: dict[str, type[Operation]] = {
+MATH_OPS: dict[str, Unary] = {
     "absf": math.AbsFOp,
     "exp": math.ExpOp,
     "expm1": math.ExpM1Op,
@@ -193,9 +196,9 @@ class Emitter:
         """The scalar in every lane, here (a loaded scalar's splat is not shared with other places)."""
         return self.b.insert(vector.BroadcastOp(scalar, vector_of(scalar.type, lanes))).vector
 
-    def _binary(self, floats: type[Operation], integers: type[Operation], a: SSAValue, b: SSAValue) -> SSAValue:
+    def _binary(self, floats: Binary, integers: Binary, a: SSAValue, b: SSAValue) -> SSAValue:
         cls = floats if is_float(scalar_type(a)) else integers
-        return self.b.hoisted(cls(a, b)).results[0]  # pyright: ignore[reportCallIssue]
+        return self.b.hoisted(cls(a, b)).results[0]
 
     def add(self, a: SSAValue, b: SSAValue) -> SSAValue:
         return self._binary(arith.AddfOp, arith.AddiOp, a, b)
@@ -229,7 +232,7 @@ class Emitter:
         return self.b.hoisted(BIT_OPS[op](a, b)).results[0]
 
     def extremum(self, kind: str, a: SSAValue, b: SSAValue) -> SSAValue:
-        """"maximumf", "minimumf" (both pass NaN on), "maxsi", "maxui", "minsi", "minui"."""
+        """ "maximumf", "minimumf" (both pass NaN on), "maxsi", "maxui", "minsi", "minui"."""
         return self.b.hoisted(EXTREMA[kind](a, b)).results[0]
 
     def math(self, op: str, x: SSAValue) -> SSAValue:
@@ -376,7 +379,9 @@ class Emitter:
         count = self.ix(count)
         with self.loop(0, count, lanes) as loop:
             mask = self.mask(count - loop.index, lanes)
-            self.store_vector(self.load_vector(source, loop.index + source_at, lanes, mask), dest, loop.index + at, mask)
+            self.store_vector(
+                self.load_vector(source, loop.index + source_at, lanes, mask), dest, loop.index + at, mask
+            )
 
     def copy_all(self, source: SSAValue, dest: SSAValue, count: IndexLike) -> None:
         """As `copy`, from the beginnings, on all threads."""

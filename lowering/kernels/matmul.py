@@ -14,8 +14,9 @@ is computed as a single row, of the swapped operands.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 from xdsl.ir import SSAValue
 
@@ -23,12 +24,15 @@ from ...dialects import kernel
 from ...dialects.dims import Dim, as_dim
 from ...dialects.dims.expression import dim_min
 from ...dialects.target import Target
+from ..loop_builder import Scalar
 from ..policy import GRAIN_CYCLES
 from ..template import TemplateContext, whole
 from .emit import Emitter, Ix, plain
 from .operands import element_type, flag, number, stored_type
 from .panels import AHEAD, pack_across, pack_along, slack
 from .register_tile import Factors, Products, RegisterTile, largest_rows
+
+ONE = as_dim(1)
 
 FEW_ROWS = 4
 """Up to so many rows, a is read where it is, and several panels share each step to have enough sums in flight."""
@@ -107,13 +111,14 @@ class Factor:
     depth_stride: Ix
     batch_strides: tuple[Ix, ...] = ()
     panel: int | None = None
+    offset: Ix | int = 0
 
     def at(self, batch: Sequence[Ix], outer: Ix | int, depth: Ix) -> Ix:
         """The offset of an element."""
         place = depth * self.depth_stride
         for index, stride in zip(batch, self.batch_strides, strict=True):
             place = place + index * stride
-        return place + self.outer_stride * outer
+        return place + self.outer_stride * outer + self.offset
 
 
 @dataclass(frozen=True)
@@ -132,53 +137,66 @@ class Problem:
     result_rank: int
 
 
+def left_factor(
+    e: Emitter, context: TemplateContext, op: kernel.TemplateOp, batch: Sequence[Dim]
+) -> tuple[Dim, Dim, Factor]:
+    """(rows, depth, a)."""
+    dims = list(context.dims(op.inputs[0]))
+    buffer = context.buffer(op.inputs[0])
+    rows, depth = dims[-2:] if len(dims) > 1 else (ONE, dims[0])
+    swapped = flag(op, "trans_a")
+    if swapped:
+        rows, depth = depth, rows
+    m, k = e.dim(rows), e.dim(depth)
+    strides = batch_strides(e, dims[:-2], batch, m * k)
+    return rows, depth, Factor(buffer, *((e.ix(1), m) if swapped else (k, e.ix(1))), strides)
+
+
+def right_factor(
+    e: Emitter, context: TemplateContext, op: kernel.TemplateOp, batch: Sequence[Dim], depth: Dim, panel: int | None
+) -> tuple[Dim, Factor]:
+    """(columns, b)."""
+    result = context.dims(op.results_[0])
+    dims = list(context.dims(op.inputs[1])) if panel is None else [depth, result[-1]]
+    buffer = context.buffer(op.inputs[1])
+    swapped = flag(op, "trans_b") and panel is None and len(dims) > 1
+    columns = ONE if len(dims) == 1 else dims[-2] if swapped else dims[-1]
+    n, k = e.dim(columns), e.dim(depth)
+    strides = batch_strides(e, dims[:-2], batch, n * k)
+    return columns, Factor(buffer, *((k, e.ix(1)) if swapped else (e.ix(1), n)), strides, panel)
+
+
 def read_problem(e: Emitter, context: TemplateContext, op: kernel.TemplateOp) -> Problem:
     """The op's operands as factors; a single column becomes a single row by swapping them."""
-    a, b = op.inputs[0], op.inputs[1]
     result = context.dims(op.results_[0])
     panel = number(op, "panel")
-    a_dims = context.dims(a)
-    matrix_a = a_dims[-2:] if len(a_dims) > 1 else (as_dim(1), a_dims[0])
-    rows, depth = reversed(matrix_a) if flag(op, "trans_a") else matrix_a
-    b_dims = context.dims(b) if panel is None else (depth, result[-1])
-    matrix_b = b_dims[-2:] if len(b_dims) > 1 else (b_dims[0], as_dim(1))
-    columns = matrix_b[0] if flag(op, "trans_b") and panel is None else matrix_b[1]
-    has_rows, has_columns = len(a_dims) > 1, len(b_dims) > 1
-    batch = result[: len(result) - has_rows - has_columns]
+    rank = len(result)
+    has_rows = len(context.dims(op.inputs[0])) > 1
+    has_columns = panel is not None or len(context.dims(op.inputs[1])) > 1
+    batch = result[: rank - has_rows - has_columns]
+    rows, depth, a = left_factor(e, context, op, batch)
+    columns, b = right_factor(e, context, op, batch, depth, panel)
     row_axis = len(batch) if has_rows else None
-    column_axis = len(result) - 1 if has_columns else None
-    a_batch, b_batch = a_dims[:-2], b_dims[:-2]
-    one, k, m, n = e.ix(1), e.dim(depth), e.dim(rows), e.dim(columns)
-    row_factor = Factor(
-        context.buffer(a),
-        *((one, m) if flag(op, "trans_a") else (k, one)),
-        batch_strides(e, a_batch, batch, k * m),
-    )
-    column_factor = Factor(
-        context.buffer(b),
-        *((k, one) if flag(op, "trans_b") and len(b_dims) > 1 else (one, n)),
-        batch_strides(e, b_batch, batch, k * n),
-        panel,
-    )
-    row_axes = () if row_axis is None else (row_axis,)
-    column_axes = () if column_axis is None else (column_axis,)
-    if columns == as_dim(1) and rows != as_dim(1) and panel is None:
-        return Problem(
-            batch, columns, rows, depth, column_factor, row_factor, column_axes, (columns,), row_axis, len(result)
-        )
+    column_axis = rank - 1 if has_columns else None
+    if columns is ONE and rows is not ONE and panel is None:
+        axes = () if column_axis is None else (column_axis,)
+        return Problem(batch, columns, rows, depth, b, a, axes, (columns,), row_axis, rank)
     if column_axis is None:
         # one row times one column: the lanes need an axis, and the row's (if there is one) has one element too
-        return Problem(batch, rows, columns, depth, row_factor, column_factor, (), (rows,), row_axis, len(result))
-    if has_rows and batch and not flag(op, "trans_a") and all(d == as_dim(1) for d in b_batch):
+        return Problem(batch, rows, columns, depth, a, b, (), (rows,), row_axis, rank)
+    if row_axis is not None and batch and not flag(op, "trans_a") and all(d is ONE for d in b_batch(context, op)):
         # a's rows follow one another through the whole batch
         sizes = (*batch, rows)
-        folded = Factor(row_factor.buffer, row_factor.outer_stride, row_factor.depth_stride)
-        flat_b = Factor(column_factor.buffer, column_factor.outer_stride, column_factor.depth_stride, (), panel)
+        flat_a, flat_b = replace(a, batch_strides=()), replace(b, batch_strides=())
         axes = tuple(range(len(sizes)))
-        return Problem((), whole(*sizes), columns, depth, folded, flat_b, axes, sizes, column_axis, len(result))
-    return Problem(
-        batch, rows, columns, depth, row_factor, column_factor, row_axes, (rows,), column_axis, len(result)
-    )
+        return Problem((), whole(*sizes), columns, depth, flat_a, flat_b, axes, sizes, column_axis, rank)
+    axes = () if row_axis is None else (row_axis,)
+    return Problem(batch, rows, columns, depth, a, b, axes, (rows,), column_axis, rank)
+
+
+def b_batch(context: TemplateContext, op: kernel.TemplateOp) -> tuple[Dim, ...]:
+    """b's batch axes; packed, it has none."""
+    return context.dims(op.inputs[1])[:-2]
 
 
 def batch_strides(e: Emitter, own: Sequence[Dim], batch: Sequence[Dim], matrix: Ix) -> tuple[Ix, ...]:
@@ -186,11 +204,11 @@ def batch_strides(e: Emitter, own: Sequence[Dim], batch: Sequence[Dim], matrix: 
     strides: list[Ix] = []
     step = matrix
     for at in range(1, len(batch) + 1):
-        if at > len(own) or (own[-at] == as_dim(1) and batch[-at] != as_dim(1)):
+        if at > len(own) or (own[-at] is ONE and batch[-at] is not ONE):
             strides.append(e.ix(0))
             continue
         size = e.dim(own[-at])
-        known = own[-at] == batch[-at]
+        known = own[-at] is batch[-at]
         strides.append(step if known else e.select_index(size.compare("eq", 1), 0, step))
         step = step * size
     return tuple(reversed(strides))
@@ -203,7 +221,15 @@ def build(context: TemplateContext, op: kernel.TemplateOp) -> None:
     products = Products(element_type(op.inputs[0]))
     factor = problem.column_factor
     plan = choose(products, problem.rows, problem.columns, context.target, factor.panel)
-    MatmulBuilder(e, context, op, problem, products, plan).build()
+
+    def sink(value: SSAValue, indices: Sequence[Scalar], mask: SSAValue | None, axis: int) -> None:
+        context.store(op, [products.narrow(e, value, stored_type(op))], indices, mask, axis)
+
+    MatmulBuilder(e, context, problem, products, plan, sink).build()
+
+
+Sink: TypeAlias = Callable[[SSAValue, Sequence[Scalar], "SSAValue | None", int], None]
+"""Takes a vector (or scalar) of finished sums: the sums, the result's indices of the first, a mask, the lanes' axis."""
 
 
 class MatmulBuilder:
@@ -213,12 +239,12 @@ class MatmulBuilder:
         self,
         e: Emitter,
         context: TemplateContext,
-        op: kernel.TemplateOp,
         problem: Problem,
         products: Products,
         plan: Plan,
+        sink: Sink,
     ) -> None:
-        self.e, self.context, self.op = e, context, op
+        self.e, self.context, self.sink = e, context, sink
         self.problem, self.products, self.plan = problem, products, plan
         self.one_block = problem.depth.is_const and problem.depth.value <= plan.depth_block
         self.one_tile = problem.rows.is_const and problem.rows.value <= plan.tile.rows
@@ -229,7 +255,7 @@ class MatmulBuilder:
 
     def build(self) -> None:
         e, plan, problem = self.e, self.plan, self.problem
-        if any(d == as_dim(0) for d in (*problem.batch, problem.rows, problem.columns)):
+        if any(d is as_dim(0) for d in (*problem.batch, problem.rows, problem.columns)):
             return
         rows, columns = e.dim(problem.rows), e.dim(problem.columns)
         blocks = rows.ceildiv(plan.row_block)
@@ -339,9 +365,7 @@ class MatmulBuilder:
             def row_at(r: int) -> Ix:
                 return factor.at(self.batch, (row + r).min(last), self.depth_start)
 
-            pack_across(
-                e, self.products, factor.buffer, row_at, tile.rows, self.steps, self.packed_rows, at, tile.rows
-            )
+            pack_across(e, self.products, factor.buffer, row_at, tile.rows, self.steps, self.packed_rows, at, tile.rows)
             return
         start = factor.at(self.batch, row, self.depth_start)
         valid = e.dim(self.problem.rows) - row
@@ -471,8 +495,7 @@ class MatmulBuilder:
         e, problem = self.e, self.problem
         column = group * tile.columns
         if problem.column_axis is None and problem.result_rank == len(problem.batch):
-            value = self.products.narrow(e, e.load(self.sums, at), stored_type(self.op))
-            self.context.store(self.op, [value], [plain(b) for b in self.batch])
+            self.sink(e.load(self.sums, at), [plain(b) for b in self.batch], None, -1)
             return
         masks = self.column_masks(column)
         start = self.row_index(row)
@@ -482,10 +505,9 @@ class MatmulBuilder:
             place = loop.index * tile.columns + at
             for v in range(tile.vectors):
                 value = e.load_vector(self.sums, place + v * tile.lanes, tile.lanes)
-                value = self.products.narrow(e, value, stored_type(self.op))
                 indices = self.result_index(index, column + v * tile.lanes)
                 axis = problem.column_axis if problem.column_axis is not None else -1
-                self.context.store(self.op, [value], indices, masks[v] if masks else None, axis)
+                self.sink(value, indices, masks[v] if masks else None, axis)
             loop.carry([i.ssa for i in self.next_row(index)])
 
     def row_index(self, row: Ix) -> list[Ix]:
@@ -509,10 +531,10 @@ class MatmulBuilder:
             result.append(stepped if len(result) == len(index) - 1 else e.select_index(full, 0, stepped))
         return result[::-1]
 
-    def result_index(self, rows: list[Ix], column: Ix) -> list[SSAValue | int]:
+    def result_index(self, rows: list[Ix], column: Ix) -> list[Scalar]:
         """The result's indices of a row and column."""
         problem = self.problem
-        indices: list[SSAValue | int] = [0] * problem.result_rank
+        indices: list[Scalar] = [0] * problem.result_rank
         for axis, index in enumerate(self.batch):
             indices[axis] = plain(index)
         for axis, index in zip(problem.row_axes, rows):

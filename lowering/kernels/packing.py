@@ -32,9 +32,7 @@ def pack_conv(weights: NDArray[Any], groups: int, rows: int, columns: int, pixel
     return pack_rows(matrices, columns if pixels else rows)
 
 
-def pack_conv_transpose(
-    weights: NDArray[Any], groups: int, rows: int, columns: int, pixels: bool
-) -> NDArray[Any]:
+def pack_conv_transpose(weights: NDArray[Any], groups: int, rows: int, columns: int, pixels: bool) -> NDArray[Any]:
     """[C, M / group, ...] as the conv_transpose template reads it with a tile of `rows` by `columns`."""
     channels, height = weights.shape[:2]
     matrices = weights.reshape(groups, channels // groups, height, -1).swapaxes(1, 2)

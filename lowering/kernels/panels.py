@@ -19,8 +19,8 @@ def transpose(e: Emitter, rows: Sequence[SSAValue]) -> list[SSAValue]:
 
     Neighbours are interleaved inside 128-bit groups first (cheap on every CPU), then whole groups change places.
     """
-    lanes = lanes_of(rows[0])
-    assert lanes == len(rows), "a square of registers"
+    lanes = len(rows)
+    assert lanes_of(rows[0]) == lanes, "a square of registers"
     group = 16 // byte_width(scalar_type(rows[0]))
     rows = list(rows)
     width = 1
@@ -81,7 +81,8 @@ def pack_across(
 ) -> None:
     """panel[at + k * pitch + r] = source[row_at(r) + k]: the depth is contiguous in memory, so registers transpose.
 
-    Writes up to `slack` elements more: panels that touch are to be packed in ascending order.
+    Writes up to `slack` elements more: panels that touch are to be packed in ascending order.  With a pitch of whole
+    vectors and room for whole chunks of `lanes` steps nothing else is touched, so that threads can share the work.
     """
     lanes = e.target.lanes(products.bytes)
     groups = [range(first, min(first + lanes, rows)) for first in range(0, rows, lanes)]

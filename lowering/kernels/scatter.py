@@ -1,7 +1,8 @@
 """Templates "scatterelements" and "scatternd": a copy of the data, in which elements or slices are written or combined.
 
 Updates are applied in row-major order of the indices, so the result does not depend on threads: those of one line (or
-all, for scatternd) are one thread's.  An index out of range is an error; f16 and bf16 combine in f32, rounded each time.
+all, for scatternd) are one thread's.  An index out of range is an error; f16 and bf16 combine in f32, each
+time rounded.
 """
 
 from __future__ import annotations

@@ -173,7 +173,5 @@ def read_convolution(
     strides = integers(op, "strides") or [1] * rank
     dilations = integers(op, "dilations") or [1] * rank
     pads = dims_list(op, "pads") or (ZERO,) * (2 * rank)
-    axes = tuple(
-        Axis(x[2 + i], result[2 + i], kernel_shape[i], strides[i], dilations[i], pads[i]) for i in range(rank)
-    )
+    axes = tuple(Axis(x[2 + i], result[2 + i], kernel_shape[i], strides[i], dilations[i], pads[i]) for i in range(rank))
     return Convolution(x[0], groups, x[1] // groups, result[1] // groups, Windows(axes))

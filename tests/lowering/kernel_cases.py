@@ -12,6 +12,16 @@ from functools import cache
 import llvmlite.binding as llvm
 import ml_dtypes
 import numpy as np
+from sardonyx.codegen.kernels import kernel_to_llvm
+from sardonyx.codegen.llvm_text import emit
+from sardonyx.codegen.objects import assembly, compile_object
+from sardonyx.dialects import kernel
+from sardonyx.dialects.dims import Dim, ShapeAttr, as_dim
+from sardonyx.dialects.target import AVX2, AVX512, Target
+from sardonyx.lowering.body import Buffer, Storage, row_major
+from sardonyx.lowering.kernels import TEMPLATES
+from sardonyx.lowering.loop_builder import LoopBuilder, ScratchSpace, flat
+from sardonyx.lowering.template import TemplateContext
 from xdsl.dialects import tensor
 from xdsl.dialects.builtin import (
     DYNAMIC_INDEX,
@@ -28,17 +38,6 @@ from xdsl.dialects.builtin import (
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Attribute, Block, Region, SSAValue
 
-from sardonyx.codegen.kernels import kernel_to_llvm
-from sardonyx.codegen.llvm_text import emit
-from sardonyx.codegen.objects import assembly, compile_object
-from sardonyx.dialects import kernel
-from sardonyx.dialects.dims import Dim, ShapeAttr, as_dim
-from sardonyx.dialects.target import AVX2, AVX512, Target
-from sardonyx.lowering.kernels import TEMPLATES
-from sardonyx.lowering.body import Buffer, Storage, row_major
-from sardonyx.lowering.loop_builder import LoopBuilder, ScratchSpace, flat
-from sardonyx.lowering.template import TemplateContext
-
 ELEMENTS: dict[np.dtype, Attribute] = {
     np.dtype(np.float32): Float32Type(),
     np.dtype(np.float64): Float64Type(),
@@ -51,9 +50,7 @@ Shape = Sequence[int | str | Dim]
 BODY = ctypes.CFUNCTYPE(
     ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_int64
 )
-PARALLEL_FOR = ctypes.CFUNCTYPE(
-    ctypes.c_int32, ctypes.c_void_p, BODY, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64
-)
+PARALLEL_FOR = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, BODY, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
 REPORT = ctypes.CFUNCTYPE(
     None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_int64, ctypes.POINTER(ctypes.c_int64)
 )
@@ -216,4 +213,4 @@ def compiled(
     return Kernel(function, target, threads)
 
 
-__all__ = ["Kernel", "Tensor", "compiled", "host_target", "loops_kernel", "replace", "StringAttr", "targets"]
+__all__ = ["Kernel", "StringAttr", "Tensor", "compiled", "host_target", "loops_kernel", "replace", "targets"]

@@ -7,12 +7,10 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
-from xdsl.dialects.builtin import ArrayAttr, FloatAttr, IntegerAttr, Signedness, StringAttr, f32
-from xdsl.dialects.builtin import IntegerType
-from xdsl.ir import Attribute
-
 from sardonyx.dialects.target import Target
 from sardonyx.semantics.reference import REFERENCE
+from xdsl.dialects.builtin import ArrayAttr, FloatAttr, IntegerAttr, IntegerType, Signedness, StringAttr, f32
+from xdsl.ir import Attribute
 
 from .kernel_cases import ELEMENTS, Kernel, Tensor, compiled
 from .test_kernels_conv import array
@@ -94,4 +92,6 @@ def compare(got: np.ndarray, expected: np.ndarray, tolerance: float) -> None:
         return
     eps = float(ml_dtypes.finfo(got.dtype).eps)
     a, b = got.astype(np.float64), expected.astype(np.float64)
-    np.testing.assert_allclose(a, b, rtol=tolerance * eps, atol=tolerance * eps * max(1.0, float(np.abs(b).max(initial=0))))
+    np.testing.assert_allclose(
+        a, b, rtol=tolerance * eps, atol=tolerance * eps * max(1.0, float(np.abs(b).max(initial=0)))
+    )

@@ -9,10 +9,6 @@ from math import prod
 import ml_dtypes
 import numpy as np
 import pytest
-from xdsl.dialects import arith, tensor
-from xdsl.dialects.builtin import DenseArrayBase, Float32Type, IndexType, IntegerAttr, i64
-from xdsl.ir import Attribute, Block, Region
-
 from sardonyx.dialects import kernel
 from sardonyx.dialects.dims import ShapeAttr, as_dim
 from sardonyx.dialects.target import Target
@@ -20,6 +16,9 @@ from sardonyx.lowering.kernels import conv_plan
 from sardonyx.lowering.kernels.packing import pack_conv
 from sardonyx.lowering.kernels.register_tile import Products, RegisterTile
 from sardonyx.lowering.kernels.window import Axis, Convolution, Windows
+from xdsl.dialects import arith, tensor
+from xdsl.dialects.builtin import DenseArrayBase, Float32Type, IndexType, IntegerAttr, i64
+from xdsl.ir import Attribute, Block, Region
 
 from .kernel_cases import ELEMENTS, Tensor, compiled, host_target, targets
 
@@ -242,6 +241,7 @@ def test_bits_do_not_depend_on_the_tile(monkeypatch: pytest.MonkeyPatch) -> None
     case = Case((1, 20, 9, 9), (40, 20, 3, 3), (1, 1, 1, 1))
     results: list[np.ndarray] = []
     for rows, vectors, pixels in ((8, 3, False), (13, 2, False), (14, 2, True), (5, 1, True)):
+
         def choose(c: Convolution, p: Products, t: Target) -> conv_plan.ConvPlan:
             tile = RegisterTile(rows, vectors, t.lanes(4))  # noqa: B023
             return conv_plan.plan_of(c, p, t, tile, pixels)  # noqa: B023

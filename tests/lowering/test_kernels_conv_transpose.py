@@ -8,10 +8,9 @@ from math import prod
 
 import numpy as np
 import pytest
+from sardonyx.dialects.target import Target
 from xdsl.dialects.builtin import IntegerAttr
 from xdsl.ir import Attribute
-
-from sardonyx.dialects.target import Target
 
 from .kernel_cases import Tensor, compiled, targets
 from .test_kernels_conv import array
@@ -94,7 +93,9 @@ CASES = {
 
 def check(case: Case, x: np.ndarray, w: np.ndarray, y: np.ndarray) -> None:
     size = reference(np.abs(x), np.abs(w), case)
-    bound = (np.finfo(np.float32).eps * (4 + prod(case.w) ** 0.5)) * size + (1e-3 if y.dtype == np.float16 else 0) * size
+    bound = (np.finfo(np.float32).eps * (4 + prod(case.w) ** 0.5)) * size + (
+        1e-3 if y.dtype == np.float16 else 0
+    ) * size
     assert np.all(np.abs(y - reference(x, w, case)) <= bound)
 
 

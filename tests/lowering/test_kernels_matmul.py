@@ -7,15 +7,14 @@ import itertools
 import ml_dtypes
 import numpy as np
 import pytest
-from xdsl.dialects import arith
-from xdsl.dialects.builtin import Float32Type, FloatAttr, IndexType, IntegerAttr
-from xdsl.ir import Attribute, Block, Region
-
 from sardonyx.dialects import kernel
 from sardonyx.dialects.dims import as_dim
 from sardonyx.dialects.target import Target
 from sardonyx.lowering.kernels import matmul
 from sardonyx.lowering.kernels.packing import pack_columns
+from xdsl.dialects import arith
+from xdsl.dialects.builtin import Float32Type, FloatAttr, IndexType, IntegerAttr
+from xdsl.ir import Attribute, Block, Region
 
 from .kernel_cases import Kernel, Tensor, compiled, host_target, targets
 
@@ -88,9 +87,16 @@ def test_sizes(sizes: tuple[int, int, int], target: Target) -> None:
 @pytest.mark.parametrize("dtype", ["f8", "f2", BF16, "i4", "u4", "i8", "u8"], ids=str)
 def test_dtypes(dtype: object, target: Target) -> None:
     rng = np.random.default_rng(1)
-    for m, n, k, trans in ((1, 40, 70), (3, 9, 20), (30, 45, 600, ), (30, 1, 20)) and [
-        (1, 40, 70, False), (30, 45, 600, False), (17, 45, 20, True), (30, 1, 20, False)
-    ]:
+    for m, n, k, trans in (
+        (1, 40, 70),
+        (3, 9, 20),
+        (
+            30,
+            45,
+            600,
+        ),
+        (30, 1, 20),
+    ) and [(1, 40, 70, False), (30, 45, 600, False), (17, 45, 20, True), (30, 1, 20, False)]:
         a = random(rng, dtype, *((k, m) if trans else (m, k)))
         b = random(rng, dtype, *((n, k) if trans else (k, n)))
         c = run(a, b, target, trans_a=trans, trans_b=trans)

@@ -7,7 +7,6 @@ import itertools
 import ml_dtypes
 import numpy as np
 import pytest
-
 from sardonyx.dialects.target import Target
 
 from .kernel_cases import Tensor, targets

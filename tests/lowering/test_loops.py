@@ -537,3 +537,89 @@ def test_same_input_gives_the_same_ir(target: Target) -> None:
         return str(lower_to_loops(case.finish(_normalized(case, x, ("d0",), "d1", 10)), target))
 
     assert text() == text()
+
+
+# Short loops and strides
+
+
+@pytest.mark.parametrize("count", [2, 3, 4, 5, 8])
+@pytest.mark.parametrize("element", [F32, I8, F16, I64, I1], ids=str)
+@pytest.mark.parametrize("inward", [False, True])
+def test_channels_move_in_and_out(target: Target, count: int, element: Attribute, inward: bool) -> None:
+    """[n, channels, pixels] <-> [n, pixels, channels]."""
+    case = TensorKernel(2)
+    shape: tuple[Size, ...] = ("d0", count, "d1") if inward else ("d0", "d1", count)
+    x = case.input(*shape, element=element)
+    y = case.generic([shape[0], shape[2], shape[1]], [(x, (0, 2, 1))], [Out((0, 1, 2), element)], lambda ops, x: x)
+    call = compiled(case, y, target=target)
+    for pixels in (100, 16, 5, 1, 0):
+        xs = (normal(3, count, pixels) * 90).astype(DTYPES[element])
+        xs = xs if inward else np.ascontiguousarray(xs.transpose(0, 2, 1))
+        same(call([3, pixels], xs), np.ascontiguousarray(xs.transpose(0, 2, 1)))
+
+
+@pytest.mark.parametrize("count", [2, 3, 8])
+def test_short_rows_with_an_operand_of_their_own(target: Target, count: int) -> None:
+    case = TensorKernel(1)
+    x, scale = case.input("d0", count), case.input(count)
+    y, z = case.generic(
+        ("d0", count),
+        [(x, (0, 1)), (scale, (1,))],
+        [Out((0, 1)), Out((1, 0))],
+        lambda ops, x, s: (v := ops(arith.MulfOp, x, s), ops(arith.AddfOp, v, v)),
+    )
+    call = compiled(case, y, z, target=target)
+    for rows in (100, 7, 0):
+        xs, ss = normal(rows, count), normal(count)
+        got = call([rows], xs, ss)
+        same(got[0], xs * ss)
+        same(got[1], np.ascontiguousarray((xs * ss * 2).T))
+
+
+@pytest.mark.parametrize("stride", [-2, -1, 2, 3, 4, 5])
+@pytest.mark.parametrize("element", [F32, I8, I1], ids=str)
+def test_strides(target: Target, stride: int, element: Attribute) -> None:
+    """The last element that is read is the last one of its memory."""
+    case = TensorKernel(1)
+    x = case.input(f"{abs(stride)}*d0 - {abs(stride) - 1}", element=element)
+
+    def body(ops: Ops) -> SSAValue:
+        at = ops(arith.MuliOp, ops.index(0), ops.const(stride, INDEX))
+        start = ops.dim("0" if stride > 0 else f"{-stride}*d0 - {-stride}")
+        return ops.extract(x, ops(arith.AddiOp, at, start))
+
+    call = compiled(case, case.generic(("d0",), [], [Out((0,), element)], body), target=target)
+    for count in (1, 70, 128):
+        xs = (normal((count - 1) * abs(stride) + 1) * 90).astype(DTYPES[element])
+        same(call([count], xs), np.ascontiguousarray(xs[::stride]))
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_random_pointwise_kernels(seed: int) -> None:
+    """Sums of operands with permuted and left out axes, extents around the lanes, some symbolic."""
+    rng = np.random.default_rng(seed)
+    rank = int(rng.integers(1, 5))
+    extents = [int(rng.choice([1, 2, 3, 5, 8, 16, 17, 33])) for _ in range(rank)]
+    symbolic = [bool(rng.random() < 0.4) for _ in range(rank)]
+    sizes: list[Size] = [f"d{i}" if s else e for i, (e, s) in enumerate(zip(extents, symbolic))]
+    case = TensorKernel(rank)
+    operands: list[tuple[SSAValue, tuple[int, ...]]] = []
+    arrays: list[Array] = []
+    expected = np.zeros(extents, np.float32)
+    for _ in range(int(rng.integers(1, 4))):
+        axes = tuple(int(a) for a in rng.permutation(rank)[: rng.integers(1, rank + 1)])
+        operands.append((case.input(*(sizes[a] for a in axes)), axes))
+        arrays.append(normal(*(extents[a] for a in axes)))
+        order = np.argsort(axes)
+        spread = arrays[-1].transpose(order).reshape([e if a in axes else 1 for a, e in enumerate(extents)])
+        expected = expected + spread
+    written = tuple(int(a) for a in rng.permutation(rank))
+
+    def body(ops: Ops, *values: SSAValue) -> SSAValue:
+        total = ops.const(0)
+        for value in values:
+            total = ops(arith.AddfOp, total, value)
+        return total
+
+    y = case.generic(sizes, operands, [Out(written)], body)
+    same(compiled(case, y)(extents, *arrays), np.ascontiguousarray(expected.transpose(written)))

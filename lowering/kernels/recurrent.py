@@ -1,0 +1,467 @@
+"""Templates "lstm", "gru" and "rnn", with all attributes of the operators.
+
+The input's part of the gates, for all steps at once, is one matrix product into scratch.  Then, step by step, each
+tile computes some samples' gates for a block of hidden units: the recurrence weights are packed so that the gates of
+the same units are neighbouring vectors, and the cell's formula runs on them where they are stored.  A sum over the
+hidden units is one chain, so that a sample's bits do not depend on the batch.  States are kept in f32 (f64 for f64).
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from xdsl.ir import SSAValue
+
+from ...dialects import kernel
+from ...dialects.dims import as_dim
+from ..loop_builder import Scalar
+from ..policy import GRAIN_CYCLES
+from ..template import TemplateContext
+from .activations import Function, functions, like
+from .emit import Ix
+from .matmul import Factor, MatmulBuilder, Problem, choose
+from .operator import Operator
+from .panels import pack_across
+from .register_tile import Factors, Products, RegisterTile, largest_rows
+
+StateAction = Callable[[Ix, Ix, SSAValue], None]
+X, W, R, B, LENGTHS, INITIAL_H, INITIAL_C, PEEPHOLES = range(8)
+Y, Y_H, Y_C = range(3)
+
+
+@dataclass(frozen=True)
+class GateBlock:
+    """Some of the gates, of `units` vectors of hidden units: what one tile of the recurrence computes."""
+
+    gates: tuple[int, ...]
+    units: int
+
+    @property
+    def vectors(self) -> int:
+        return len(self.gates) * self.units
+
+
+class Recurrent(ABC):
+    """One operator. `GATES` is the number of gates in W, `DEFAULT` one direction's activations."""
+
+    GATES: ClassVar[int]
+    DEFAULT: ClassVar[tuple[str, ...]]
+
+    def __init__(self, context: TemplateContext, op: kernel.TemplateOp) -> None:
+        self.context = context
+        self.operator = Operator(context, op)
+        self.e = self.operator.e
+        self.layout = self.operator.attr("layout", 0)
+        x, r = self.operator.dims(X), self.operator.dims(R)
+        self.steps_dim, self.batch_dim = (x[1], x[0]) if self.layout else (x[0], x[1])
+        self.depth_dim, self.hidden_dim = x[2], r[2]
+        self.directions = r[0].value
+        self.products = Products(self.operator.kind(X).ir)
+        self.lanes = self.e.target.lanes(self.products.bytes)
+        e = self.e
+        self.steps, self.batch, self.hidden = e.dim(self.steps_dim), e.dim(self.batch_dim), e.dim(self.hidden_dim)
+        self.state_size = self.batch * self.hidden
+        # packing writes whole chunks
+        self.panel_steps = (r[2] + (self.lanes - 1)) // self.lanes * self.lanes
+        names = self.operator.attr("activations") or list(self.DEFAULT) * self.directions
+        alphas, betas = self.operator.attr("activation_alpha", []), self.operator.attr("activation_beta", [])
+        per = len(self.DEFAULT)
+        all_functions = functions(names, alphas, betas, self.operator.attr("clip"))
+        self.functions = [all_functions[d * per : (d + 1) * per] for d in range(self.directions)]
+
+    # What an operator adds
+
+    @abstractmethod
+    def blocks(self) -> list[GateBlock]:
+        """The tiles of one step, in order; a later one needs the earlier ones of all units."""
+
+    @abstractmethod
+    def cell(self, place: Place, block: int, gates: list[SSAValue]) -> None:
+        """What becomes of the gates of a vector of units of one sample: from the recurrence alone."""
+
+    def joins_biases(self, gate: int) -> bool:
+        """Whether the recurrence's bias may be added to the input's part."""
+        return True
+
+    # All directions
+
+    def build(self) -> None:
+        """Emits the operator."""
+        for direction in range(self.directions):
+            Direction(self, direction).build()
+
+
+@dataclass(frozen=True)
+class Place:
+    """A vector of hidden units of one sample at one step, for the cell's formula."""
+
+    direction: Direction
+    sample: Ix
+    unit: Ix
+    mask: SSAValue
+    input_row: Ix
+    old: Ix
+    new: Ix
+    alive: SSAValue | None
+
+    @property
+    def at(self) -> Ix:
+        """The offset in a state."""
+        return self.sample * self.direction.r.hidden + self.unit
+
+    def from_input(self, gate: int) -> SSAValue:
+        """The input's part of a gate."""
+        d = self.direction
+        row = self.input_row * (d.r.hidden * d.r.GATES)
+        return d.e.load_vector(d.projected, row + d.r.hidden * gate + self.unit, d.r.lanes, self.mask)
+
+    def load(self, buffer: SSAValue, offset: Ix | int = 0) -> SSAValue:
+        d = self.direction
+        return d.e.load_vector(buffer, self.at + offset, d.r.lanes, self.mask)
+
+    def store(self, value: SSAValue, buffer: SSAValue, offset: Ix | int = 0) -> None:
+        d = self.direction
+        d.e.store_vector(value, buffer, self.at + offset, self.mask)
+
+    def parameter(self, operand: int, offset: Ix) -> SSAValue:
+        """A vector of a parameter by unit (a bias, a peephole)."""
+        d = self.direction
+        operator = d.r.operator
+        return d.r.products.load_vector(d.e, operator.buffer(operand), offset + self.unit, d.r.lanes, self.mask)
+
+    @property
+    def h(self) -> SSAValue:
+        """The state before the step."""
+        return self.load(self.direction.h, self.old)
+
+    def keep(self, new: SSAValue, old: SSAValue) -> SSAValue:
+        """The new state where the step is within the sample's length."""
+        return new if self.alive is None else self.direction.e.select(self.alive, new, old)
+
+    def finish(self, h: SSAValue) -> None:
+        """Stores the new state, and delivers it."""
+        d = self.direction
+        self.store(self.keep(h, self.h), d.h, self.new)
+        if not d.r.operator.has_result(Y):
+            return
+        shown = h if self.alive is None else d.e.select(self.alive, h, like(d.e, 0.0, h))
+        value = d.r.products.narrow(d.e, shown, d.r.products.element)
+        d.e.store_vector(value, d.r.operator.result_buffer(Y), d.output_at(self.input_step, self.sample) + self.unit,
+                         self.mask)  # fmt: skip
+
+    @property
+    def input_step(self) -> Ix:
+        return self.direction.step
+
+
+class Direction:
+    """One direction of an operator."""
+
+    def __init__(self, recurrent: Recurrent, number: int) -> None:
+        self.r, self.number, self.e = recurrent, number, recurrent.e
+        kind = recurrent.operator.attr("direction", "forward")
+        self.backwards = kind == "reverse" or number == 1
+        self.functions: list[Function] = recurrent.functions[number]
+        self.tile_blocks = recurrent.blocks()
+
+    def build(self) -> None:
+        r, e, context = self.r, self.e, self.r.context
+        sums = r.products.sums
+        self.project()
+        self.h = context.scratch(sums, r.batch_dim * r.hidden_dim * 2)
+        self.c = context.scratch(sums, r.batch_dim * r.hidden_dim)
+        self.extra = context.scratch(sums, r.batch_dim * r.hidden_dim)
+        self.start(self.h, INITIAL_H)
+        self.start(self.c, INITIAL_C)
+        packed = [self.pack(block) for block in self.tile_blocks]
+        with e.loop(0, r.steps) as loop:
+            self.step = r.steps - 1 - loop.index if self.backwards else loop.index
+            self.old = loop.index % 2 * r.state_size
+            self.new = (loop.index + 1) % 2 * r.state_size
+            for number, panels in enumerate(packed):
+                self.tiles(number, panels)
+        self.deliver(Y_H, self.h, r.steps % 2 * r.state_size)
+        self.deliver(Y_C, self.c, e.ix(0))
+
+    def project(self) -> None:
+        """projected[step, sample, gate, unit] (step and sample as in X) = X W^T and the biases."""
+        r, e, context = self.r, self.e, self.r.context
+        rows, columns = r.steps_dim * r.batch_dim, r.hidden_dim * r.GATES
+        depth, width = e.dim(r.depth_dim), e.dim(columns)
+        self.projected = context.scratch(r.products.sums, rows * columns)
+        bias = self.bias()
+        one = e.ix(1)
+        row_factor = Factor(r.operator.buffer(X), depth, one)
+        start = depth * width * self.number
+        column_factor = Factor(r.operator.buffer(W), depth, one, offset=start)
+        problem = Problem((), rows, columns, r.depth_dim, row_factor, column_factor, (0,), (rows,), 1, 2)
+
+        def sink(value: SSAValue, indices: Sequence[Scalar], mask: SSAValue | None, axis: int) -> None:
+            column = e.ix(indices[1])
+            if bias is not None:
+                value = e.add(value, e.load_vector(bias, column, r.lanes, mask))
+            e.store_vector(value, self.projected, e.ix(indices[0]) * width + column, mask)
+
+        plan = choose(r.products, rows, columns, context.target)
+        MatmulBuilder(e, context, problem, r.products, plan, sink).build()
+
+    def bias(self) -> SSAValue | None:
+        """The input's bias of each gate and unit, with the recurrence's where they may be added at once."""
+        r, e = self.r, self.e
+        if not r.operator.has(B):
+            return None
+        source, sums = r.operator.buffer(B), r.products.sums
+        size = r.hidden_dim * r.GATES
+        joined = r.context.scratch(sums, size)
+        for gate in range(r.GATES):
+            with e.loop(0, r.hidden, r.lanes) as loop:
+                mask = e.mask(r.hidden - loop.index, r.lanes)
+                at = loop.index + r.hidden * gate
+                start = e.dim(size) * (2 * self.number)
+                value = r.products.load_vector(e, source, at + start, r.lanes, mask)
+                if r.joins_biases(gate):
+                    other = r.products.load_vector(e, source, at + start + e.dim(size), r.lanes, mask)
+                    value = e.add(value, other)
+                e.store_vector(value, joined, at, mask)
+        return joined
+
+    def recurrence_bias_at(self, gate: int) -> Ix:
+        """Where the recurrence's bias of a gate is in B."""
+        r = self.r
+        return r.hidden * (r.GATES * (2 * self.number + 1) + gate)
+
+    def state_at(self, sample: Ix) -> Ix:
+        """Where a sample's state of this direction is in an operand or result of states."""
+        r = self.r
+        if r.layout:
+            return (sample * r.directions + self.number) * r.hidden
+        return (r.batch * self.number + sample) * r.hidden
+
+    def output_at(self, step: Ix, sample: Ix) -> Ix:
+        """Where a sample's output of a step is in Y."""
+        r = self.r
+        if r.layout:
+            return ((sample * r.steps + step) * r.directions + self.number) * r.hidden
+        return ((step * r.directions + self.number) * r.batch + sample) * r.hidden
+
+    def start(self, state: SSAValue, operand: int) -> None:
+        """The initial state: an operand, or zeros."""
+        self.each_state(lambda sample, unit, mask: self.initial(state, operand, sample, unit, mask))
+
+    def initial(self, state: SSAValue, operand: int, sample: Ix, unit: Ix, mask: SSAValue) -> None:
+        r, e = self.r, self.e
+        value = e.constant(0.0, r.products.sums, r.lanes)
+        if r.operator.has(operand):
+            source = r.operator.buffer(operand)
+            value = r.products.load_vector(e, source, self.state_at(sample) + unit, r.lanes, mask)
+        e.store_vector(value, state, sample * r.hidden + unit, mask)
+
+    def deliver(self, result: int, state: SSAValue, offset: Ix) -> None:
+        r, e = self.r, self.e
+        if not r.operator.has_result(result):
+            return
+        y = r.operator.result_buffer(result)
+
+        def copy(sample: Ix, unit: Ix, mask: SSAValue) -> None:
+            value = e.load_vector(state, sample * r.hidden + unit + offset, r.lanes, mask)
+            value = r.products.narrow(e, value, r.products.element)
+            e.store_vector(value, y, self.state_at(sample) + unit, mask)
+
+        self.each_state(copy)
+
+    def each_state(self, act: StateAction) -> None:
+        r, e = self.r, self.e
+        with e.loop(0, r.batch) as samples, e.loop(0, r.hidden, r.lanes) as units:
+            act(samples.index, units.index, e.mask(r.hidden - units.index, r.lanes))
+
+    # The recurrence
+
+    def pack(self, block: GateBlock) -> SSAValue:
+        """[block of units, hidden unit, gate, unit of the block] from R [gate, unit, hidden unit]."""
+        r, e = self.r, self.e
+        width = block.units * r.lanes
+        pitch = block.vectors * r.lanes
+        count = r.hidden.ceildiv(width)
+        size = (r.hidden_dim + (width - 1)) // width * r.panel_steps * pitch
+        packed = r.context.scratch(r.products.sums, size)
+        steps = e.dim(r.panel_steps)
+        source = r.operator.buffer(R)
+        grain = e.ix(GRAIN_CYCLES) // (r.hidden * 4).max(1) + 1
+        with e.parallel(count * block.vectors, grain) as (lower, upper, _), e.loop(lower, upper, nonempty=True) as loop:
+            vector = loop.index % block.vectors
+            unit = loop.index // block.vectors * width + vector % block.units * r.lanes
+            gate = self.gate_number(block, vector // block.units)
+            row = (gate + r.GATES * self.number) * r.hidden
+
+            def row_at(i: int) -> Ix:
+                return (row + (unit + i).min(r.hidden - 1)) * r.hidden
+
+            at = loop.index // block.vectors * (steps * pitch) + vector * r.lanes
+            pack_across(e, r.products, source, row_at, r.lanes, r.hidden, packed, at, pitch)
+        return packed
+
+    def gate_number(self, block: GateBlock, index: Ix) -> Ix:
+        """The gate at a place of a block: they are consecutive."""
+        return index + block.gates[0]
+
+    def tiles(self, number: int, panels: SSAValue) -> None:
+        """One step's tiles of samples by units, in parallel."""
+        r, e = self.r, self.e
+        block = self.tile_blocks[number]
+        most = largest_rows(e.target.vector_registers, block.vectors)
+        rows = most if not r.batch_dim.is_const else max(1, -(-r.batch_dim.value // -(-r.batch_dim.value // most or 1)))
+        tile = RegisterTile(rows, block.vectors, r.lanes)
+        width = block.units * r.lanes
+        row_tiles, unit_tiles = r.batch.ceildiv(tile.rows), r.hidden.ceildiv(width)
+        grain = e.ix(2 * GRAIN_CYCLES) // (r.hidden * (tile.rows * tile.vectors)).max(1) + 1
+        with e.parallel(row_tiles * unit_tiles, grain) as (lower, upper, thread):
+            sums = r.context.scratch(r.products.sums, as_dim(tile.rows * tile.columns), thread)
+            with e.loop(lower, upper, nonempty=True) as loop:
+                sample = loop.index % row_tiles * tile.rows
+                unit_tile = loop.index // row_tiles
+                for i, total in enumerate(self.accumulate(number, tile, panels, sample, unit_tile)):
+                    e.store_vector(total, sums, i * r.lanes)
+                self.finish_tile(number, tile, sample, unit_tile * width, sums)
+
+    def accumulate(
+        self, number: int, tile: RegisterTile, panels: SSAValue, sample: Ix, unit_tile: Ix
+    ) -> list[SSAValue]:
+        r, e = self.r, self.e
+        state, offset = self.recurred(number)
+        last = r.batch - 1
+        rows = [((sample + i).min(last)) * r.hidden + offset for i in range(tile.rows)]
+        start = unit_tile * (e.dim(r.panel_steps) * tile.columns)
+
+        def factors(indices: list[Ix]) -> Factors:
+            [k] = indices
+            vectors = [
+                e.load_vector(panels, k * tile.columns + start + v * r.lanes, r.lanes) for v in range(tile.vectors)
+            ]
+            return vectors, lambda i: e.load(state, k + rows[i])
+
+        return tile.accumulate(e, r.products, [r.hidden], factors)
+
+    def recurred(self, number: int) -> tuple[SSAValue, Ix]:
+        """The state that a block's sums are over: the old one, or what the block before prepared."""
+        return (self.h, self.old) if number == 0 else (self.extra, self.e.ix(0))
+
+    def finish_tile(self, number: int, tile: RegisterTile, sample: Ix, unit: Ix, sums: SSAValue) -> None:
+        """The cell's formula, for each sample and vector of units of a tile."""
+        r, e = self.r, self.e
+        block = self.tile_blocks[number]
+        lengths = r.operator.buffer(LENGTHS) if r.operator.has(LENGTHS) else None
+        with e.loop(0, (r.batch - sample).min(tile.rows), nonempty=True) as loop:
+            row = loop.index + sample
+            alive = None
+            if lengths is not None:
+                alive = self.step.compare("slt", e.load_index(lengths, row))
+            input_row = row * r.steps + self.step if r.layout else self.step * r.batch + row
+            with e.loop(0, block.units) as units:
+                at = units.index * r.lanes + unit
+                mask = e.mask(r.hidden - at, r.lanes)
+                place = Place(self, row, at, mask, input_row, self.old, self.new, alive)
+                gates = [
+                    e.load_vector(sums, (loop.index * tile.vectors + units.index + g * block.units) * r.lanes, r.lanes)
+                    for g in range(len(block.gates))
+                ]
+                r.cell(place, number, gates)
+
+
+class Rnn(Recurrent):
+    """h = f(X W^T + h R^T + biases)"""
+
+    GATES, DEFAULT = 1, ("Tanh",)
+
+    def blocks(self) -> list[GateBlock]:
+        return [GateBlock((0,), 2)]
+
+    def cell(self, place: Place, block: int, gates: list[SSAValue]) -> None:
+        e = self.e
+        [f] = place.direction.functions
+        place.finish(f(e, e.add(place.from_input(0), gates[0])))
+
+
+class Gru(Recurrent):
+    """h = (1 - z) g(..) + z h, with the reset gate before or after the recurrence of the candidate."""
+
+    GATES, DEFAULT = 3, ("Sigmoid", "Tanh")
+
+    @property
+    def linear(self) -> bool:
+        return bool(self.operator.attr("linear_before_reset", 0))
+
+    def joins_biases(self, gate: int) -> bool:
+        return gate < 2 or not self.linear
+
+    def blocks(self) -> list[GateBlock]:
+        if self.linear:
+            return [GateBlock((0, 1, 2), 1)]
+        return [GateBlock((0, 1), 1), GateBlock((2,), 2)]
+
+    def cell(self, place: Place, block: int, gates: list[SSAValue]) -> None:
+        e, d = self.e, place.direction
+        f, g = d.functions
+        if block == 0:
+            update = f(e, e.add(place.from_input(0), gates[0]))
+            reset = f(e, e.add(place.from_input(1), gates[1]))
+            if self.linear:
+                inner = gates[2]
+                if self.operator.has(B):
+                    inner = e.add(inner, place.parameter(B, d.recurrence_bias_at(2)))
+                self.blend(place, update, g(e, e.add(place.from_input(2), e.mul(reset, inner))))
+                return
+            place.store(update, d.c)
+            place.store(e.mul(reset, place.h), d.extra)
+            return
+        self.blend(place, place.load(d.c), g(e, e.add(place.from_input(2), gates[0])))
+
+    def blend(self, place: Place, update: SSAValue, candidate: SSAValue) -> None:
+        e = self.e
+        fresh = e.mul(e.sub(like(e, 1.0, update), update), candidate)
+        place.finish(e.add(fresh, e.mul(update, place.h)))
+
+
+class Lstm(Recurrent):
+    """Gates i, o, f, c; c' = f c + i g(..), h = o h(c')."""
+
+    GATES, DEFAULT = 4, ("Sigmoid", "Tanh", "Tanh")
+
+    def blocks(self) -> list[GateBlock]:
+        return [GateBlock((0, 1, 2, 3), 1)]
+
+    def cell(self, place: Place, block: int, gates: list[SSAValue]) -> None:
+        e, d = self.e, place.direction
+        f, g, final = d.functions
+        enter, output, forget, candidate = (e.add(place.from_input(i), gate) for i, gate in enumerate(gates))
+        old = place.load(d.c)
+        enter = f(e, self.peep(place, enter, 0, old))
+        if self.operator.attr("input_forget", 0):
+            forget = e.sub(like(e, 1.0, enter), enter)
+        else:
+            forget = f(e, self.peep(place, forget, 2, old))
+        cell = e.add(e.mul(forget, old), e.mul(enter, g(e, candidate)))
+        output = f(e, self.peep(place, output, 1, cell))
+        place.store(place.keep(cell, old), d.c)
+        place.finish(e.mul(output, final(e, cell)))
+
+    def peep(self, place: Place, gate: SSAValue, number: int, cell: SSAValue) -> SSAValue:
+        """The gate with its peephole on the cell."""
+        if not self.operator.has(PEEPHOLES):
+            return gate
+        weights = place.parameter(PEEPHOLES, self.hidden * (3 * place.direction.number + number))
+        return self.e.add(gate, self.e.mul(weights, cell))
+
+
+def rnn(context: TemplateContext, op: kernel.TemplateOp) -> None:
+    Rnn(context, op).build()
+
+
+def gru(context: TemplateContext, op: kernel.TemplateOp) -> None:
+    Gru(context, op).build()
+
+
+def lstm(context: TemplateContext, op: kernel.TemplateOp) -> None:
+    Lstm(context, op).build()
