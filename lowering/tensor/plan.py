@@ -172,14 +172,31 @@ class Plan:
     # Groups
 
     def _grouped(self) -> list[Group]:
-        group_of: dict[Node, Group] = {}
-        groups: list[Group] = []
-        for root in self.order:
-            if root not in self.roots:
-                continue
-            group = self._join(root, groups, group_of)
-            group_of[root] = group
-        return _sorted(groups)
+        """The groups, in order; a template whose result is also read outside of its epilogue gets none."""
+        self._stored_whole: set[Template] = {t for t in self.roots if isinstance(t, Template) and self._is_result(t)}
+        while True:
+            group_of: dict[Node, Group] = {}
+            groups: list[Group] = []
+            for root in self.order:
+                if root in self.roots:
+                    group_of[root] = self._join(root, groups, group_of)
+            read_outside = self._read_outside(group_of)
+            if not read_outside:
+                return _sorted(groups)
+            self._stored_whole |= read_outside
+
+    def _is_result(self, template: Template) -> bool:
+        return any(kept_node(r) in template.results for r in self.results)
+
+    def _read_outside(self, group_of: dict[Node, Group]) -> set[Template]:
+        """Templates with an epilogue whose own result some root outside of their group reads too."""
+        found: set[Template] = set()
+        for root, group in group_of.items():
+            for need in self.needed_roots(root):
+                other = group_of[need]
+                if other is not group and need is other.template and len(other.roots) > 1:
+                    found.add(other.template)
+        return found
 
     def _join(self, root: Node, groups: list[Group], group_of: dict[Node, Group]) -> Group:
         needed = self.needed_roots(root)
@@ -215,28 +232,10 @@ class Plan:
         return True
 
     def _is_epilogue(self, root: Node, template: Template, needed: dict[Node, bool]) -> bool:
-        """Whether the root can be computed where the template stores: all of it that anyone reads goes through it."""
-        if not template.accumulates or isinstance(root, Reduce) or root.dims != template.results[0].dims:
+        """Whether the root can be computed where the template stores."""
+        if not template.accumulates or template in self._stored_whole or isinstance(root, Reduce):
             return False
-        if needed.get(template) is not True:
-            return False
-        result = template.results[0]
-        return result not in self.results and self._is_read_only_by(result, root)
-
-    def _is_read_only_by(self, result: Node, root: Node) -> bool:
-        inside = set(self.inlined(root))
-        return all(node in inside for node in self.order if any(s is result for s, _ in node.reads()))
-
-    def inlined(self, root: Node) -> list[Node]:
-        """The nodes whose formulas are part of the root's, with itself."""
-        found: dict[Node, None] = {root: None}
-        stack = [root]
-        while stack:
-            for source, _ in stack.pop().reads():
-                if source not in found and source not in self.roots and not is_boundary(source):
-                    found[source] = None
-                    stack.append(source)
-        return list(found)
+        return root.dims == template.results[0].dims and needed.get(template) is True
 
     def needed_roots(self, root: Node) -> dict[Node, bool]:
         """The roots that it reads, and whether only the elements at its own place of the iteration space."""
