@@ -68,6 +68,11 @@ def _symbol(name: str) -> SymbolRefAttr:
 
 
 @cache
+def _linkage(name: str) -> llvm.LinkageAttr:
+    return llvm.LinkageAttr(name)
+
+
+@cache
 def _lane_list(lanes: tuple[int, ...]) -> DenseArrayBase:
     return DenseArrayBase.from_list(I32, lanes)
 
@@ -145,7 +150,7 @@ def _function(
     return llvm.FuncOp(
         name,
         llvm.LLVMFunctionType(list(args), result),
-        llvm.LinkageAttr(linkage),
+        _linkage(linkage),
         body=body,
         other_props=other,
         extra_attrs={"llvmx.attrs": ArrayAttr([_string(text) for text in attrs])},

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from xdsl.dialects import arith
 from xdsl.dialects.builtin import MemRefType, UnitAttr
-from xdsl.ir import Attribute, Operation, SSAValue
+from xdsl.ir import Attribute, Block, Operation, SSAValue
 
 from ..dialects import kernel
 from ..runtime.abi import Slot
@@ -30,10 +31,10 @@ def parallel(scope: Scope, op: Operation) -> None:
     _refuse_nesting(op)
     f, state = scope.f, scope.module
     extent, grain = scope.values[op.extent], scope.values[op.grain]
-    captured = _captured(op)
+    uses = _uses(op)
+    captured, dims = list(uses.captured), [name for name in scope.dims if name in uses.symbols]
     body_name, range_name = state.name("body"), state.name("range")
-    dims = _captured_dims(op, scope)
-    _body(scope, op, body_name, captured, dims)
+    _body(scope, op, body_name, uses, dims)
     passed = [*(scope.values[value] for value in captured), *(scope.dims[name] for name in dims), scope.scratch]
     slots = _range(state, body_name, range_name, [value.type for value in passed])
 
@@ -72,43 +73,54 @@ def _refuse_nesting(op: kernel.ParallelOp) -> None:
         outer = outer.parent_op()
 
 
-def _captured(op: kernel.ParallelOp) -> list[SSAValue]:
-    """The values from outside that the region uses, in order of use; constants are not carried, but made anew."""
-    captured: dict[SSAValue, None] = {}
-    for inner in op.body.walk():
-        for value in inner.operands:
-            if value not in captured and not _inside(value, op):
-                captured[value] = None
-    return [value for value in captured if not _is_constant(value)]
+@dataclass
+class _Uses:
+    """What a region takes from outside, each in order of first use."""
+
+    captured: dict[SSAValue, None] = field(default_factory=dict[SSAValue, None])
+    constants: dict[arith.ConstantOp, None] = field(default_factory=dict[arith.ConstantOp, None])
+    """Not carried but made anew, so that they stay constants."""
+    symbols: set[str] = field(default_factory=set[str])
+    """The kernel's symbols in expressions."""
 
 
-def _inside(value: SSAValue, op: Operation) -> bool:
-    owner = value.owner
-    return op.is_ancestor(owner)
+def _uses(op: kernel.ParallelOp) -> _Uses:
+    uses = _Uses()
+    _survey(op.body.blocks[0], set(), uses)
+    return uses
 
 
-def _is_constant(value: SSAValue) -> bool:
-    return isinstance(value.owner, arith.ConstantOp)
+def _survey(block: Block, inside: set[SSAValue], uses: _Uses) -> None:
+    """Definitions come before uses, so one pass in order tells inside from outside."""
+    inside.update(block.args)
+    for op in block.ops:
+        for value in op.operands:
+            if value not in inside:
+                owner = value.owner
+                if isinstance(owner, arith.ConstantOp):
+                    uses.constants[owner] = None
+                else:
+                    uses.captured[value] = None
+        if isinstance(op, kernel.DimOp | kernel.ScratchOp):
+            uses.symbols |= _symbols(op)
+        for region in op.regions:
+            for inner in region.blocks:
+                _survey(inner, inside, uses)
+        inside.update(op.results)
 
 
-def _captured_dims(op: kernel.ParallelOp, scope: Scope) -> list[str]:
-    """The kernel's symbols that expressions in the region use."""
-    names: set[str] = set()
-    for inner in op.body.walk():
-        if isinstance(inner, kernel.DimOp):
-            names |= inner.expr.data[0].symbols
-        elif isinstance(inner, kernel.ScratchOp):
-            names |= inner.offset.data[0].symbols
-            if inner.thread:
-                names |= (
-                    total_scratch(inner, "kernel.scratch").symbols
-                    | total_scratch(inner, "kernel.thread_scratch").symbols
-                )
-    return [name for name in scope.dims if name in names]
+def _symbols(op: kernel.DimOp | kernel.ScratchOp) -> frozenset[str]:
+    if isinstance(op, kernel.DimOp):
+        return op.expr.data[0].symbols
+    symbols = op.offset.data[0].symbols
+    if op.thread:
+        for name in ("kernel.scratch", "kernel.thread_scratch"):
+            symbols |= total_scratch(op, name).symbols
+    return symbols
 
 
-def _body(outer: Scope, op: kernel.ParallelOp, name: str, captured: Sequence[SSAValue], dims: Sequence[str]) -> None:
-    state = outer.module
+def _body(outer: Scope, op: kernel.ParallelOp, name: str, uses: _Uses, dims: Sequence[str]) -> None:
+    state, captured = outer.module, list(uses.captured)
     types = [translate_type(value.type) for value in captured]
     # what was captured is an argument of the kernel or a view of scratch: only the former are known to be apart
     arguments = set(outer.arguments)
@@ -124,17 +136,11 @@ def _body(outer: Scope, op: kernel.ParallelOp, name: str, captured: Sequence[SSA
     scope = Scope(f, state, context, dict(zip(dims, rest[len(captured) :])), scratch, values, outer.arguments)
     source = op.body.blocks[0]
     values.update(zip(source.args, (lower, upper, thread)))
-    _rebuild_constants(scope, op)
+    for constant in uses.constants:
+        state.table[arith.ConstantOp](scope, constant)
     translate_block(scope, source)
     scope.finish()
     state.functions.append(f.func)
-
-
-def _rebuild_constants(scope: Scope, op: kernel.ParallelOp) -> None:
-    for inner in op.body.walk():
-        for value in inner.operands:
-            if value not in scope.values and _is_constant(value) and isinstance(value.owner, Operation):
-                scope.module.table[type(value.owner)](scope, value.owner)
 
 
 def _range(state: ModuleState, body: str, name: str, types: Sequence[Attribute]) -> list[int]:

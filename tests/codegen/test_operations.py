@@ -287,6 +287,21 @@ def test_float_arithmetic(target: Target, element: str, lanes: int | None) -> No
             assert np.array_equal(run(target, [(element, x)], element, body, lanes), values, equal_nan=True)
 
 
+@pytest.mark.parametrize("lanes", [None, 16])
+def test_products_and_sums_are_rounded_one_by_one(target: Target, lanes: int | None) -> None:
+    """No fma where the text has none, so that fused and separate kernels give the same bits; and one where it has."""
+    x, y, z = (RNG.standard_normal(256).astype(np.float32) for _ in range(3))
+    type_ = typed("f32", lanes)
+    body = f"""%p = arith.mulf %a0, %a1 : {type_}
+    %r0 = arith.addf %p, %a2 : {type_}
+    %r1 = math.fma %a0, %a1, %a2 : {type_}
+    %r2 = arith.subf %a2, %p : {type_}"""
+    separate, fused, less = run_all(target, [("f32", x), ("f32", y), ("f32", z)], "f32", body, lanes, 3)
+    assert np.array_equal(separate, x * y + z) and np.array_equal(less, z - x * y)
+    exact = (x.astype(np.float64) * y + z).astype(np.float32)
+    assert np.array_equal(fused, exact) and not np.array_equal(fused, separate)
+
+
 ROUNDING = {
     "ceil": np.ceil,
     "floor": np.floor,
