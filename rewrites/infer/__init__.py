@@ -48,13 +48,12 @@ def infer_shapes(
 
     Raises ModelError where no sizes make an operation valid, UnsupportedError naming all operators without a rule.
     """
-    inference = Inference(module, weights, facts if facts is not None else Facts(), compile_mode)
+    facts = facts if facts is not None else Facts()
     functions = [f for f in module.body.block.ops if isinstance(f, FuncOp) and _is_graph(f)]
-    for function in functions:
-        inference.function(function)
-    if inference.unsupported:
-        raise UnsupportedError("\n".join(inference.unsupported.values()))
-    if compile_mode:
+    inference = _inferred(module, functions, weights, facts)
+    if compile_mode and materialize(inference, functions):
+        # once more, now that all that the guards promise is known: sizes that they make equal are written alike
+        inference = _inferred(module, functions, weights, facts)
         materialize(inference, functions)
     dead = inference.dead_regions()
     lines = [line for f in functions for line in differences(f, dead)]
@@ -64,6 +63,15 @@ def infer_shapes(
     for function in functions:
         _set_function_type(function)
     return lines
+
+
+def _inferred(module: ModuleOp, functions: list[FuncOp], weights: WeightStore | None, facts: Facts) -> Inference:
+    inference = Inference(module, weights, facts)
+    for function in functions:
+        inference.function(function)
+    if inference.unsupported:
+        raise UnsupportedError("\n".join(inference.unsupported.values()))
+    return inference
 
 
 def _is_graph(function: FuncOp) -> bool:

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 CONTROL = (onnx.IfOp, onnx.LoopOp, onnx.ScanOp, onnx.SequenceMapOp)
 
 
-def materialize(inference: Inference, functions: Sequence[FuncOp]) -> None:
-    """Resolves branches, replaces known tensors, binds the symbols in use, and states the guards."""
+def materialize(inference: Inference, functions: Sequence[FuncOp]) -> bool:
+    """Resolves branches, replaces known tensors, binds the symbols in use, and states the guards: any in `main`?"""
     for function in functions:
         _resolve_branches(function, inference)
     for op in _operations(functions):
@@ -36,9 +36,12 @@ def materialize(inference: Inference, functions: Sequence[FuncOp]) -> None:
             _replace_shape_operands(op, inference)
     left = _operations(functions)
     _bind(inference.names, _symbols_in_use(left, inference))
+    stated = False
     for op in left:
         for guard in inference.demands.get(op, Demands()).guards:
             _state(op, guard, inference.names)
+            stated = stated or isinstance(op.parent_op(), FuncOp)
+    return stated
 
 
 def _operations(functions: Sequence[FuncOp]) -> list[Operation]:

@@ -10,13 +10,14 @@ from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
 from ...dialects import dims, onnx
 from ...dialects.dims import Dim, as_dim, dims_of
-from ...dialects.dims.expression import ONE, ZERO, DimError, dim_max, parse_dim
+from ...dialects.dims.expression import ONE, DimError, parse_dim
 from ...dialects.onnx.declared import declared_types
 from ...dialects.onnx.types import ELEMENT_NAMES, ELEMENT_TYPES, OptionalType, SequenceType, UnknownType
 from ...semantics.facts import Contradiction, Facts
 from ...semantics.shapes import Context, Names, Scope, ShapeError, elements_of
 from ...semantics.shapes.containers import ANY, container_dims, merged
-from ...semantics.shapes.elements import Truth, as_integers, filled
+from ...semantics.shapes.elements import Elements, Truth, as_integers, filled
+from .trips import state_elements, trip_count
 
 if TYPE_CHECKING:
     from .walk import Inference
@@ -104,14 +105,14 @@ def _rank(type_: Attribute) -> int | None:
     return len(dims_of(type_)) if isinstance(type_, TensorType) else None
 
 
-def condition_of(value: SSAValue, scope: Scope) -> bool | Truth | None:
-    """A condition's value where it is known, or what sizes decide it."""
+def condition_of(value: SSAValue, scope: Scope, *, limited: bool = False) -> bool | Truth | None:
+    """A condition's value where it is known, or what sizes decide it; `limited` admits one that rests on limits."""
     elements = elements_of(value, scope)
     if elements is None or elements.size != 1:
         return None
     found = elements.reshape(-1)[0]
     if isinstance(found, Truth):
-        return found
+        return found if limited or not found.limits else None
     return bool(found.value) if isinstance(found, Dim) and found.is_const else None
 
 
@@ -190,10 +191,11 @@ def loop(inference: Inference, c: Context) -> list[Attribute | None]:
     if len(block.args) != len(initial) + 2:
         raise ShapeError(f"the body has {len(block.args)} inputs for {len(initial)} states")
     states = list(block.args[2:])
-    inner = _fixpoint(inference, c, block, states, initial, lambda: list(yields(block))[1 : 1 + len(states)])
+    iteration = _count_iterations(block, c.scope)
+    inner = _fixpoint(inference, c, block, states, initial, lambda: list(yields(block))[1 : 1 + len(states)], iteration)
     given = list(yields(block))
     types = [_carried(c, at, arg, op.body) for at, arg in enumerate(states)]
-    trips = _trips(c, block, given[0], inner)
+    trips = trip_count(c, block, given[0], inner, iteration, op.body)
     for at in range(len(states), len(c.results)):
         row = given[1 + at].type
         types.append(_stacked(c, at, row, trips, 0, op.body))
@@ -207,15 +209,19 @@ def _fixpoint(
     states: Sequence[SSAValue],
     initial: Sequence[SSAValue],
     given: Callable[[], list[SSAValue]],
+    iteration: Dim | None = None,
 ) -> Scope:
     """Infers a body until its states' types hold for the first iteration and for what an iteration makes of them."""
     for arg, value in zip(states, initial):
         _set(arg, value.type)
+    for arg in block.args:
+        c.scope.values.pop(arg, None)
+    known: dict[SSAValue, Elements] | None = None
     for _ in range(_ROUNDS):
         inner = c.scope.inner()
-        for arg in block.args:
-            c.scope.values.pop(arg, None)
-        _count_iterations(block, inner)
+        inner.values.update(known or {})
+        if iteration is not None:
+            inner.facts.assume(f"0 <= {iteration}")
         run(inference, block, inner)
         changed = False
         for arg, value in zip(states, given()):
@@ -223,8 +229,12 @@ def _fixpoint(
             if wide != arg.type:
                 _set(arg, wide)
                 changed = True
-        if not changed:
+        if not changed and (known is not None or iteration is None):
             return inner
+        if not changed and iteration is not None:
+            known = state_elements(inner, states, initial, given(), iteration)
+            if not known:
+                return inner
     raise ShapeError("the types of its states do not settle")
 
 
@@ -235,12 +245,11 @@ def run(inference: Inference, block: Block, scope: Scope) -> None:
         raise ShapeError(f"its body can never run: {failure}")
 
 
-def _count_iterations(block: Block, inner: Scope) -> None:
-    """The iteration's number is not negative."""
-    if block.args and isinstance(block.parent_op(), onnx.LoopOp):
-        elements = elements_of(block.args[0], inner)
-        for d in (as_integers(elements) if elements is not None else None) or []:
-            inner.facts.assume(f"0 <= {d}")
+def _count_iterations(block: Block, scope: Scope) -> Dim | None:
+    """The symbol for the iteration's number."""
+    elements = elements_of(block.args[0], scope)
+    found = as_integers(elements) if elements is not None else None
+    return found[0] if found else None
 
 
 def _widened(arg: SSAValue, after: Attribute, names: Names, facts: Facts) -> Attribute:
@@ -269,25 +278,6 @@ def _widened_dim(arg: SSAValue, axis: int, before: Dim, after: Dim, names: Names
 def _carried(c: Context, at: int, arg: SSAValue, body: Region) -> Attribute | None:
     """A state after the loop."""
     return escaping(c, at, arg.type, [body])
-
-
-def _trips(c: Context, block: Block, going: SSAValue, inner: Scope) -> Dim | None:
-    """The number of iterations where it is known: the count, if the condition stays true."""
-    first = True if not c.has(1) else condition_of(c.need(1), c.scope)
-    if first is False:
-        return ZERO
-    always = first is True and (passes_on(going, block.args[1]) or condition_of(going, inner) is True)
-    if not always or not c.has(0):
-        return None
-    count = c.ints(0)
-    return None if count is None else dim_max(count[0], 0)
-
-
-def passes_on(value: SSAValue, source: SSAValue) -> bool:
-    """Whether a value is another one, perhaps through Identity."""
-    while isinstance(value.owner, onnx.IdentityOp):
-        value = value.owner.operands[0]
-    return value is source
 
 
 def _stacked(c: Context, at: int, row: Attribute, count: Dim | None, axis: int, body: Region) -> Attribute:
@@ -323,14 +313,35 @@ def scan(inference: Inference, c: Context) -> list[Attribute | None]:
         length = size if length is None else c.equal(length, size, "the lengths of the scanned inputs")
         _set(block.args[first + at], c.like(first + at, found))
     states = list(block.args[:first])
-    _fixpoint(inference, c, block, states, [c.need(i) for i in range(first)], lambda: list(yields(block))[:first])
+    for at, arg in enumerate(states):
+        _set(arg, c.type_of(at))
+    inner = c.scope.inner()
+    run(inference, block, inner)
     given = list(yields(block))
+    _require_same(inference, block, states, given, inner)
     types = [_carried(c, at, arg, op.body) for at, arg in enumerate(states)]
     rows = len(c.results) - first
     out_axes = c.attr("scan_output_axes") or [0] * rows
     for at, axis in zip(range(first, len(c.results)), out_axes):
         types.append(_stacked(c, at, given[at].type, length, axis, op.body))
     return types
+
+
+def _require_same(
+    inference: Inference, block: Block, states: Sequence[SSAValue], given: Sequence[SSAValue], inner: Scope
+) -> None:
+    """A Scan's states keep their shapes."""
+    end = block.last_op
+    assert end is not None
+    c = Context(end, inner)
+    for arg, value in zip(states, given):
+        if isinstance(arg.type, TensorType) and isinstance(value.type, TensorType):
+            before, after = dims_of(arg.type), dims_of(value.type)
+            if len(before) != len(after) or arg.type.element_type != value.type.element_type:
+                raise ShapeError(f"a state of type {arg.type} becomes {value.type}")
+            for a, b in zip(before, after):
+                c.equal(a, b, "a state of Scan keeps its shape")
+    inference.state(end, inner, c.guards)
 
 
 def sequence_map(inference: Inference, c: Context) -> list[Attribute | None]:

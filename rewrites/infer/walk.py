@@ -39,8 +39,7 @@ class Demands:
 class Inference:
     """One run over a module."""
 
-    def __init__(self, module: ModuleOp, weights: WeightStore | None, facts: Facts, compile_mode: bool) -> None:
-        self.compile_mode = compile_mode
+    def __init__(self, module: ModuleOp, weights: WeightStore | None, facts: Facts) -> None:
         self.names = Names()
         self.scope = Scope(self.names, facts, weights)
         self.demands: dict[Operation, Demands] = {}
@@ -107,7 +106,7 @@ class Inference:
         self.decided[c.op] = valid[0]
         self._op(c.op, c.scope)
         why = f"only one branch of {onnx.describe(c.op)} gives what follows a rank that it can take"
-        return self._state(c.op, c.scope, [Guard(truth.condition(valid[0]), why)])
+        return self.state(c.op, c.scope, [Guard(truth.condition(valid[0]), why)])
 
     def _try(self, op: Operation, scope: Scope, truth: Truth, value: bool, rest: Sequence[Operation]) -> str | None:
         """What fails when the condition has this value."""
@@ -124,6 +123,7 @@ class Inference:
         """Sets the result types of one operation and keeps what is known of its results' elements."""
         match op:
             case ReturnOp() | onnx.YieldOp() | dims.BindOp():
+                self.demands.pop(op, None)
                 return None, None
             case dims.AssumeOp():
                 return None, self._assume(op, scope)
@@ -141,15 +141,16 @@ class Inference:
         except ShapeError as error:
             return c, f"{onnx.describe(op)}: {error}"
         self.demands[op] = Demands(shape_operands=c.shape_operands)
-        return c, self._state(op, scope, c.guards)
+        return c, self.state(op, scope, c.guards)
 
-    def _state(self, op: Operation, scope: Scope, guards: Sequence[Guard]) -> str | None:
+    def state(self, op: Operation, scope: Scope, guards: Sequence[Guard]) -> str | None:
         """Keeps an operation's guards, and counts on them from here on."""
+        demands = self.demands.setdefault(op, Demands())
         for guard in guards:
             proof = scope.facts.prove(guard.condition)
             if proof.answer is True:
                 continue
-            self.demands[op].guards.append(guard)
+            demands.guards.append(guard)
             try:
                 scope.facts.assume(guard.condition)
             except Contradiction as error:

@@ -48,15 +48,20 @@ class Ratio:
 
 @dataclass(frozen=True)
 class Truth:
-    """Whether `left op right` holds (or does not, where `negated`), with op `==` or `<=`."""
+    """Whether `left op right` holds (or does not, where `negated`), with op `==` or `<=`.
+
+    `limits` are those of the floats that were compared.
+    """
 
     left: Dim
     op: str
     right: Dim
     negated: bool = False
+    limits: tuple[tuple[Dim, int], ...] = ()
 
     def inverse(self) -> Truth:
-        return Truth(self.left, self.op, self.right, not self.negated)
+        """The opposite."""
+        return Truth(self.left, self.op, self.right, not self.negated, self.limits)
 
     def condition(self, value: bool) -> str:
         """The condition under which it has this value."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from functools import reduce
+from math import gcd
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -499,31 +500,41 @@ def _decided(answer: bool | None, otherwise: Truth) -> Element:
     return otherwise if answer is None else ONE if answer else ZERO
 
 
-def _sides(a: Any, b: Any) -> tuple[Dim, Dim] | None:
-    """Two numbers as integers that compare alike."""
+def _sides(a: Any, b: Any) -> tuple[Dim, Dim, tuple[tuple[Dim, int], ...]] | None:
+    """Two numbers as integers that compare alike within the limits."""
     if isinstance(a, Dim) and isinstance(b, Dim):
-        return a, b
-    if not isinstance(a, Ratio) or not isinstance(b, Ratio) or not (a.exact and b.exact) or a.limits or b.limits:
+        return a, b, ()
+    if not isinstance(a, Ratio) or not isinstance(b, Ratio) or not (a.exact and b.exact):
         return None
-    return a.numerator * b.denominator, b.numerator * a.denominator
+    common = gcd(a.denominator, b.denominator)
+    left, right = a.numerator * (b.denominator // common), b.numerator * (a.denominator // common)
+    return left, right, (*a.limits, *b.limits)
 
 
-def equal(c: Context, a: Any, b: Any) -> Element:
-    sides = _sides(a, b)
-    return None if sides is None else _decided(c.scope.facts.prove_eq(*sides).answer, Truth(sides[0], "==", sides[1]))
-
-
-def less(c: Context, a: Any, b: Any) -> Element:
+def _compared(c: Context, a: Any, b: Any, op: str, offset: int = 0) -> Element:
+    """`a + offset op b`, decided where it is and no limits are in the way."""
     sides = _sides(a, b)
     if sides is None:
         return None
-    low, high = sides[0] + 1, sides[1]
-    return _decided(c.scope.facts.prove_le(low, high).answer, Truth(low, "<=", high))
+    left, right, limits = sides
+    left = left + offset
+    facts = c.scope.facts
+    proof = facts.prove_eq(left, right) if op == "==" else facts.prove_le(left, right)
+    if proof.answer is None:
+        return Truth(left, op, right, False, limits)
+    return None if limits else _decided(proof.answer, Truth(left, op, right))
+
+
+def equal(c: Context, a: Any, b: Any) -> Element:
+    return _compared(c, a, b, "==")
+
+
+def less(c: Context, a: Any, b: Any) -> Element:
+    return _compared(c, a, b, "<=", 1)
 
 
 def less_or_equal(c: Context, a: Any, b: Any) -> Element:
-    sides = _sides(a, b)
-    return None if sides is None else _decided(c.scope.facts.prove_le(*sides).answer, Truth(sides[0], "<=", sides[1]))
+    return _compared(c, a, b, "<=")
 
 
 def negation(c: Context, a: Any) -> Element:
@@ -533,7 +544,20 @@ def negation(c: Context, a: Any) -> Element:
 def conjunction(c: Context, a: Any, b: Any) -> Element:
     if ZERO in (a, b):
         return ZERO
-    return b if a is ONE else a if b is ONE or a == b else None
+    if a is ONE or b is ONE or a == b:
+        return b if a is ONE else a
+    if isinstance(a, Truth) and isinstance(b, Truth):
+        return _stronger(c, a, b) or _stronger(c, b, a)
+    return None
+
+
+def _stronger(c: Context, a: Truth, b: Truth) -> Truth | None:
+    """The first of two inequalities where the other follows from it."""
+    if a.op != "<=" or b.op != "<=" or a.negated or b.negated:
+        return None
+    if not c.scope.facts.prove_le(a.right - a.left, b.right - b.left):
+        return None
+    return Truth(a.left, a.op, a.right, False, tuple(dict.fromkeys((*a.limits, *b.limits))))
 
 
 def disjunction(c: Context, a: Any, b: Any) -> Element:

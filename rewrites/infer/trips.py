@@ -1,0 +1,111 @@
+"""How often a loop runs: counters, values that stay, and conditions on them, as expressions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from xdsl.ir import Block, Region, SSAValue
+
+from ...dialects import onnx
+from ...dialects.dims import Dim
+from ...dialects.dims.expression import ZERO, dim_max, dim_min
+from ...semantics.shapes import Context, Guard, Scope, elements_of
+from ...semantics.shapes.elements import Truth, as_integers, filled
+
+if TYPE_CHECKING:
+    from ...semantics.shapes.elements import Elements
+
+
+def passes_on(value: SSAValue, source: SSAValue) -> bool:
+    """Whether a value is another one, perhaps through Identity."""
+    while isinstance(value.owner, onnx.IdentityOp):
+        value = value.owner.operands[0]
+    return value is source
+
+
+def state_elements(
+    scope: Scope, states: Sequence[SSAValue], initial: Sequence[SSAValue], given: Sequence[SSAValue], iteration: Dim
+) -> dict[SSAValue, Elements]:
+    """What a body, inferred once, tells of its integer states in any iteration.
+
+    A state that is passed on keeps its first elements; one that grows by a number is `first + number * iteration`.
+    """
+    out: dict[SSAValue, Elements] = {}
+    for arg, first, after in zip(states, initial, given):
+        before = elements_of(first, scope)
+        if before is None:
+            continue
+        if passes_on(after, arg):
+            out[arg] = before
+            continue
+        own, new = elements_of(arg, scope), elements_of(after, scope)
+        steps = None if own is None or new is None or own.shape != new.shape else _steps(own, new)
+        start = as_integers(before)
+        if steps is not None and start is not None and len(start) == len(steps):
+            out[arg] = filled(before.shape, [s + step * iteration for s, step in zip(start, steps)])
+    return out
+
+
+def _steps(own: Elements, new: Elements) -> list[int] | None:
+    """The numbers by which an iteration changes the elements; None where it does something else."""
+    before, after = as_integers(own), as_integers(new)
+    if before is None or after is None:
+        return None
+    gaps = [b - a for a, b in zip(before, after)]
+    return [g.value for g in gaps] if all(g.is_const for g in gaps) else None
+
+
+def trip_count(
+    c: Context, block: Block, going: SSAValue, inner: Scope, iteration: Dim | None, body: Region
+) -> Dim | None:
+    """The number of iterations of a Loop; None where it cannot be told."""
+    from .regions import condition_of, visible
+
+    first = True if not c.has(1) else condition_of(c.need(1), c.scope)
+    if first is False:
+        return ZERO
+    count = c.ints(0) if c.has(0) else None
+    most = None if count is None else dim_max(count[0], 0)
+    if passes_on(going, block.args[1]):
+        again: bool | Truth | None = first if isinstance(first, bool) else None
+    else:
+        again = condition_of(going, inner, limited=True)
+    if again is True and first is True:
+        return most
+    if not isinstance(again, Truth) or iteration is None or again.op != "<=" or again.negated:
+        return None
+    last = _last_iteration(again, iteration)
+    if last is None or not visible(last, c.scope.names, [body]):
+        return None
+    runs = _runs(first, last, again, iteration)
+    if runs is None:
+        return None
+    for limit, bound in again.limits:
+        if limit.symbols.isdisjoint(iteration.symbols):
+            if not visible(limit, c.scope.names, [body]):
+                return None
+            c.guards.append(Guard(f"{limit} <= {bound}", "a loop's limit in floating point is exact"))
+    return runs if most is None else dim_min(runs, most)
+
+
+def _last_iteration(again: Truth, iteration: Dim) -> Dim | None:
+    """The greatest iteration after which the condition holds: `c*i + a <= b` is `i <= (b - a)//c`."""
+    gap = again.right - again.left
+    (name,) = iteration.symbols
+    rest = gap.subs({name: 0})
+    slope = rest - gap.subs({name: 1})
+    if not slope.is_const or slope.value <= 0 or gap is not rest - iteration * slope:
+        return None
+    return rest // slope
+
+
+def _runs(first: bool | Truth | None, last: Dim, again: Truth, iteration: Dim) -> Dim | None:
+    """An iteration runs where the condition held after the one before; the first, where it holds before the loop."""
+    if first is True:
+        return dim_max(last, -1) + 2
+    if isinstance(first, Truth) and not first.negated and first.op == "<=":
+        (name,) = iteration.symbols
+        if (again.right - again.left).subs({name: -1}) is first.right - first.left:  # the same condition, one earlier
+            return dim_max(last + 2, 0)
+    return None
