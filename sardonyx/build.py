@@ -1,4 +1,4 @@
-"""Kernels to objects: each distinct kernel once, from the object cache where it is there, else in processes side by side.
+"""Kernels to objects: each distinct kernel once, from the object cache or in processes side by side.
 
 Building IR in Python takes about as long as LLVM does, so a worker takes a kernel the whole way down.  Workers are
 forked: they see the kernels where they are, and send back bytes.
@@ -16,8 +16,9 @@ import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
+from typing import TypeAlias, cast
 
-from xdsl.dialects.builtin import AnyFloat, IntegerType, StringAttr, TensorType
+from xdsl.dialects.builtin import AnyFloat, ArrayAttr, IntegerType, ModuleOp, StringAttr, TensorType
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation
 
@@ -34,6 +35,9 @@ from .lowering.tensor import RULES, NotLowered, lower_to_tensor
 from .options import compiler_digest
 from .rewrites.outline import single_op_kernels
 from .runtime.errors import CompilerBug, Error
+
+Kernel: TypeAlias = FuncOp | ModuleOp
+"""A kernel at any level: a function, or at the llvm level a module."""
 
 FORK_FROM = 4
 """So many kernels to build, at least, before a second process pays."""
@@ -68,7 +72,18 @@ class KernelObject:
         return KernelObject(**fields, image=image)
 
 
-def symbol_of(kernel: FuncOp) -> str:
+def name_of(kernel: Operation) -> str:
+    """A kernel's name in the module."""
+    name = kernel.properties.get("sym_name") or kernel.attributes.get("sym_name")
+    return name.data if isinstance(name, StringAttr) else ""
+
+
+def kernels_in(module: ModuleOp) -> list[Kernel]:
+    """The kernels of a module at the kernels level or below, in its order."""
+    return [op for op in module.body.block.ops if isinstance(op, FuncOp | ModuleOp) and "kernel.key" in op.attributes]
+
+
+def symbol_of(kernel: Operation) -> str:
     """The C symbol of a kernel: from its key, never from the model's text."""
     key = kernel.attributes["kernel.key"]
     assert isinstance(key, StringAttr)
@@ -128,8 +143,8 @@ def why_not(kernel: FuncOp) -> str | None:
     return None
 
 
-def build_kernel(kernel: FuncOp, target: Target) -> KernelObject:
-    """Takes one kernel from the kernels level to an object; the function given is left as it is."""
+def build_kernel(kernel: FuncOp | ModuleOp, target: Target) -> KernelObject:
+    """Takes one kernel from the level that it is at to an object; the op given is left as it is."""
     seconds: dict[str, float] = {}
     began = time.perf_counter()
 
@@ -140,54 +155,86 @@ def build_kernel(kernel: FuncOp, target: Target) -> KernelObject:
         began = now
 
     symbol = symbol_of(kernel)
-    tensor = lower_to_tensor(kernel)
-    lap("tensor")
-    loops = lower_to_loops(tensor, target)
-    lap("loops")
-    module = kernel_to_llvm(loops, target, symbol)
-    lap("llvm")
+    module = kernel
+    if isinstance(module, FuncOp) and not is_lowered(module):
+        module = lower_to_tensor(module)
+        lap("tensor")
+    if isinstance(module, FuncOp) and not is_in_loops(module):
+        module = lower_to_loops(module, target)
+        lap("loops")
+    if isinstance(module, FuncOp):
+        module = to_llvm(module, target, symbol)
+        lap("llvm")
     text = emit(module)
     lap("text")
     image = compile_object(text, target)
     lap("object")
-    checks = tuple((c.code.data, c.message.data) for c in checks_of(loops))
-    return KernelObject(symbol, scratch_text(loops, "kernel.scratch"), scratch_text(loops, "kernel.thread_scratch"),
-                        checks, image, seconds)  # fmt: skip
+    shared, each = scratch_text(module, "kernel.scratch"), scratch_text(module, "kernel.thread_scratch")
+    return KernelObject(symbol, shared, each, checks_in(module), image, seconds)
 
 
-def scratch_text(kernel: FuncOp, name: str) -> str:
+def is_lowered(kernel: FuncOp) -> bool:
+    """Whether a kernel function is at the tensor level or below."""
+    return "kernel.arg_dims" in kernel.attributes or is_in_loops(kernel)
+
+
+def is_in_loops(kernel: FuncOp) -> bool:
+    """Whether a kernel function is at the loops level: its results are arguments."""
+    return "kernel.scratch" in kernel.attributes
+
+
+def to_llvm(kernel: FuncOp, target: Target, symbol: str) -> ModuleOp:
+    """The kernel's llvm module, which also carries what the kernel reports to the schedule and the entry."""
+    module = kernel_to_llvm(kernel, target, symbol)
+    for name in ("kernel.key", "kernel.scratch", "kernel.thread_scratch", "kernel.ops", "kernel.fused"):
+        if (value := kernel.attributes.get(name)) is not None:
+            module.attributes[name] = value
+    checks = [ArrayAttr([StringAttr(c.code.data), StringAttr(c.message.data)]) for c in checks_of(kernel)]
+    module.attributes["kernel.checks"] = ArrayAttr(checks)
+    module.sym_name = kernel.sym_name
+    return module
+
+
+def checks_in(module: ModuleOp) -> tuple[tuple[str, str], ...]:
+    """The checks of a kernel at the llvm level, by site."""
+    listed = cast("ArrayAttr[ArrayAttr[StringAttr]]", module.attributes.get("kernel.checks", ArrayAttr(())))
+    return tuple((entry.data[0].data, entry.data[1].data) for entry in listed)
+
+
+def scratch_text(kernel: Operation, name: str) -> str:
     """The scratch that a kernel reports, as an expression; "0" where it has none."""
     attribute = kernel.attributes.get(name)
     return str(attribute.data[0]) if isinstance(attribute, ShapeAttr) else "0"
 
 
-def object_key(kernel: FuncOp, target: Target) -> str:
+def object_key(kernel: Operation, target: Target) -> str:
     """The object cache's key: the kernel's own, the target, and the product's version and sources."""
     key = kernel.attributes["kernel.key"]
     assert isinstance(key, StringAttr)
-    text = f"{key.data} {target} {compiler_digest()}"
+    below = "" if isinstance(kernel, FuncOp) and not is_lowered(kernel) else str(kernel)  # may be edited by hand
+    text = f"{key.data} {below} {target} {compiler_digest()}"
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 def build_kernels(
-    kernels: Sequence[FuncOp],
+    kernels: Sequence[Kernel],
     target: Target,
     load: Callable[[str], bytes | None],
     store: Callable[[str, bytes], None],
     processes: int,
-) -> Iterator[tuple[FuncOp, KernelObject]]:
+) -> Iterator[tuple[Kernel, KernelObject]]:
     """Every kernel's object, in no fixed order; `load` and `store` are the object cache's.
 
     Raises the error of the first kernel that fails.
     """
-    missing: list[FuncOp] = []
+    missing: list[Kernel] = []
     for kernel in kernels:
         if (data := load(object_key(kernel, target))) is not None:
             yield kernel, KernelObject.from_bytes(data)
         else:
             missing.append(kernel)
     if len(missing) < FORK_FROM or processes < 2:
-        done: Iterator[tuple[FuncOp, KernelObject]] = ((k, build_named(k, target)) for k in missing)
+        done: Iterator[tuple[Kernel, KernelObject]] = ((k, build_named(k, target)) for k in missing)
     else:
         done = build_forked(missing, target, processes)
     for kernel, built in done:
@@ -195,7 +242,7 @@ def build_kernels(
         yield kernel, built
 
 
-def build_named(kernel: FuncOp, target: Target) -> KernelObject:
+def build_named(kernel: Kernel, target: Target) -> KernelObject:
     """Builds a kernel; an error of ours says which kernel it was and leaves its text in a file."""
     try:
         return build_kernel(kernel, target)
@@ -205,22 +252,22 @@ def build_named(kernel: FuncOp, target: Target) -> KernelObject:
         raise kernel_bug(kernel, e) from e
 
 
-def kernel_bug(kernel: FuncOp, error: Exception) -> CompilerBug:
+def kernel_bug(kernel: Kernel, error: Exception) -> CompilerBug:
     """The error to raise when a kernel cannot be built."""
     from tempfile import gettempdir
 
-    path = os.path.join(gettempdir(), f"sardonyx-reproducer-{kernel.sym_name.data}.mlir")
+    path = os.path.join(gettempdir(), f"sardonyx-reproducer-{name_of(kernel)}.mlir")
     last = traceback.extract_tb(error.__traceback__)[-1]
     with open(path, "w") as f:
         f.write(f"// RUN: xdsl-opt %s -p sx-lower-to-tensor,sx-lower-to-loops\n{kernel}\n")
     return CompilerBug(
-        f"bug: kernel '{kernel.sym_name.data}' failed with {type(error).__name__}: {error}"
+        f"bug: kernel '{name_of(kernel)}' failed with {type(error).__name__}: {error}"
         f" ({os.path.basename(last.filename)}:{last.lineno})\n   = file: {path}",
         reproducer=path,
     )
 
 
-def build_forked(kernels: Sequence[FuncOp], target: Target, processes: int) -> Iterator[tuple[FuncOp, KernelObject]]:
+def build_forked(kernels: Sequence[Kernel], target: Target, processes: int) -> Iterator[tuple[Kernel, KernelObject]]:
     """Builds in forked workers that take kernels from one queue (a pipe of numbers), so no worker idles."""
     queue_out, queue_in = os.pipe()
     for number in range(len(kernels)):
@@ -246,7 +293,7 @@ def build_forked(kernels: Sequence[FuncOp], target: Target, processes: int) -> I
             os.waitpid(pid, 0)
 
 
-def work(kernels: Sequence[FuncOp], target: Target, queue: int, answers: int) -> None:
+def work(kernels: Sequence[Kernel], target: Target, queue: int, answers: int) -> None:
     """A worker's life: kernels until the queue is empty, answers as length and pickle; it never returns."""
     status = 1
     try:
@@ -266,7 +313,7 @@ def work(kernels: Sequence[FuncOp], target: Target, queue: int, answers: int) ->
         os._exit(status)
 
 
-def collect(kernels: Sequence[FuncOp], pipes: Sequence[int]) -> Iterator[tuple[FuncOp, KernelObject]]:
+def collect(kernels: Sequence[Kernel], pipes: Sequence[int]) -> Iterator[tuple[Kernel, KernelObject]]:
     """Reads the workers' answers as they come."""
     import select
 

@@ -6,34 +6,41 @@ import time
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
+from pathlib import Path
 from typing import Any, TypeAlias
+from weakref import WeakKeyDictionary
 
 import numpy as np
-from xdsl.dialects.builtin import DenseIntOrFPElementsAttr, ModuleOp
+from xdsl.dialects.builtin import DenseIntOrFPElementsAttr, ModuleOp, StringAttr
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Attribute, SSAValue
 
-from .build import KernelObject, build_kernels
+from .build import KernelObject, build_kernels, kernels_in, name_of
 from .codegen.entry import Entry, KernelInfo, entry_needs, host_value, main_to_llvm, overridable_inputs, tensor_dims
 from .codegen.llvm_text import emit
 from .codegen.objects import assembly, compile_object
 from .codegen.pool import POOL_NEEDS, pool_module
 from .dialects import onnx
 from .dialects.target import Target
+from .frontend.exporter import export_model
 from .frontend.importer import import_model
 from .lowering.schedule import schedule
 from .options import Options
-from .pipeline import LEVELS, State
+from .pipeline import LEVEL, LEVELS, State
 from .pipeline import run as run_steps
 from .program import Model, Progress
-from .rewrites.driver import Pattern
+from .rewrites.driver import Pattern, apply_patterns
+from .rewrites.infer import infer_shapes as infer_module
+from .rewrites.upgrade import upgrade_opset
 from .runtime import abi
 from .runtime.cache import Cache, Weight
 from .runtime.errors import CompilerBug, UnsupportedError
 from .runtime.host import default_threads, detect
 from .runtime.hosting import HostFunction
 from .runtime.manifest import FORMAT, Manifest, TensorSpec
+from .runtime.program import LoadedProgram
 from .semantics.evaluate import operator_and_attributes, reference_of
+from .semantics.interpreter import run_graph
 from .semantics.weights import WeightStore
 from .tools.explain import explain, main_of, operator_name
 
@@ -95,13 +102,13 @@ class Built:
 def build(state: State, seconds: dict[str, float], report: Progress, store: Cache | None) -> Built:
     """From the kernels level to objects and a manifest."""
     began = time.perf_counter()
-    kernels = state.kernels()
+    kernels = kernels_in(state.module)
     objects: dict[str, KernelObject] = {}
     report("kernels", 0, len(kernels))
     load = store.load_object if store is not None else no_object
     keep = store.store_object if store is not None else drop_object
     for kernel, built in build_kernels(kernels, state.target, load, keep, default_threads()):
-        objects[kernel.sym_name.data] = built
+        objects[name_of(kernel)] = built
         report("kernels", len(objects), len(kernels))
         for name, value in built.seconds.items():
             seconds[f"kernels: {name}"] = seconds.get(f"kernels: {name}", 0.0) + value
@@ -233,12 +240,98 @@ def state_of(
     return State(module, weights, target or host_target(), Options(assume=tuple(assume), fuse=fuse, exact=exact))
 
 
-def lower(model: Model, *, to: str, fuse: bool = True, exact: bool = False) -> ModuleOp:
-    """The model's module at a level: one of `graph`, `kernels`, `tensor`, `loops`, `schedule`, `llvm`."""
-    state = state_of(model, fuse=fuse, exact=exact)
-    for _ in run_steps(state, to=to):
+_stores: WeakKeyDictionary[ModuleOp, WeightStore] = WeakKeyDictionary()
+"""The weights of modules that `lower` gave out."""
+
+
+def lower(
+    model: Model | ModuleOp, *, to: str, assume: Iterable[str] = (), fuse: bool = True, exact: bool = False
+) -> ModuleOp:
+    """The model's module at a level: one of `graph`, `kernels`, `tensor`, `loops`, `schedule`, `llvm`.
+
+    A module that `lower` gave out before is taken further down, from where it is, as edited.  Raises ValueError for
+    a level that there is not, or that the module has passed.
+    """
+    if to not in LEVELS:
+        raise ValueError(f"no level {to!r}; there are {', '.join(LEVELS)}")
+    if isinstance(model, ModuleOp):
+        state = State(model, weights_of(model), host_target(), Options())
+        start = level_of(model)
+        if LEVELS.index(to) < LEVELS.index(start):
+            raise ValueError(f"the module is at level {start!r}, past {to!r}")
+    else:
+        state, start = state_of(model, assume=assume, fuse=fuse, exact=exact), None
+    for _ in run_steps(state, to=to, start=start):
         pass
+    _stores[state.module] = state.weights
     return state.module
+
+
+def level_of(module: ModuleOp) -> str:
+    """The level that a module has reached, by its own attribute."""
+    level = module.attributes.get(LEVEL)
+    if not isinstance(level, StringAttr):
+        raise ValueError("the module does not say which level it is at (attribute sx.level)")
+    return level.data
+
+
+def weights_of(module: ModuleOp, folder: Path | None = None) -> WeightStore:
+    """The weights of a module that `lower` gave out, or of one parsed from text in `folder` by its own table."""
+    store = _stores.get(module)
+    return store if store is not None else WeightStore.from_module(module, folder or Path())
+
+
+def run(module: ModuleOp, inputs: Mapping[str, Any], *, threads: int | None = None) -> dict[str, Any]:
+    """Runs a module at whatever level it is, edited by hand or not; gives the outputs by name.
+
+    At the graph and kernels levels by the numpy reference functions, at the tensor level by the numpy evaluator of its
+    ops, below as native code made from the module as it stands.  Raises InputError for inputs that do not fit.
+    """
+    level = level_of(module)
+    weights = weights_of(module)
+    if level in ("graph", "kernels", "tensor"):
+        return run_graph(module, weights, inputs)
+    copy = module.clone()
+    state = State(copy, weights, host_target(), Options())
+    built = build(state, {}, lambda phase, done, total: None, None)
+    arrays = [w.array for w in built.weights]
+    loaded = LoadedProgram(
+        built.manifest, built.objects, arrays, built.host_functions, threads=threads or default_threads()
+    )
+    return loaded(dict(inputs))
+
+
+def rewrite(model: Model, patterns: Sequence[Pattern]) -> Any:
+    """The model with only these patterns applied, as a ModelProto; what they do not touch stays as it came."""
+    module, weights = import_model(model)
+    upgrade_opset(module, weights)
+    infer_module(module, weights)
+    apply_patterns(module, patterns)
+    return export_model(module, weights)
+
+
+def imported_and_inferred(model: Model) -> tuple[ModuleOp, ModuleOp]:
+    """The module as imported, and with every type known."""
+    module, weights = import_model(model)
+    imported = module.clone()
+    upgrade_opset(module, weights)
+    infer_module(module, weights, compile_mode=True)
+    return imported, module
+
+
+def other_side(model: Model, which: str, feeds: Mapping[str, Any]) -> dict[str, Any]:
+    """The outputs of a model by other means: `graph`, `kernels`, `tensor`, `unfused`, or `onnxruntime`."""
+    if which in ("graph", "kernels", "tensor"):
+        return run(lower(model, to=which), feeds)
+    if which == "unfused":
+        return run(lower(model, to="loops", fuse=False), feeds)
+    if which == "onnxruntime":
+        import onnxruntime
+
+        session = onnxruntime.InferenceSession(str(model), providers=["CPUExecutionProvider"])
+        names = [o.name for o in session.get_outputs()]
+        return dict(zip(names, session.run(None, dict(feeds)), strict=True))
+    raise UnsupportedError(f"nothing to compare with called {which!r}")
 
 
 def emitted(
@@ -253,7 +346,7 @@ def emitted(
     """The text of a level and what each step took; `kernel` picks one kernel's part."""
     state = state_of(model, assume=assume, fuse=fuse, exact=exact)
     seconds = {d.step: d.seconds for d in run_steps(state, to="llvm" if level in ("ll", "asm") else level)}
-    parts = [op for op in state.module.body.block.ops if kernel is None or symbol_name(op) == kernel]
+    parts = [op for op in state.module.body.block.ops if kernel is None or name_of(op) == kernel]
     if kernel is not None and not parts:
         raise UnsupportedError(f"there is no kernel {kernel!r} at this level")
     if level in ("ll", "asm"):
@@ -262,9 +355,3 @@ def emitted(
             texts = [assembly(t, state.target) for t in texts]
         return "\n".join(texts), seconds
     return (str(state.module) if kernel is None else "\n".join(map(str, parts))), seconds
-
-
-def symbol_name(op: Any) -> str | None:
-    """The name of a function or a kernel's module."""
-    name = getattr(op, "sym_name", None)
-    return None if name is None else name.data

@@ -12,13 +12,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import gettempdir
 
-from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.builtin import ModuleOp, StringAttr
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation
 
-from .build import not_lowered, refuses, signature, symbol_of
-from .codegen.kernels import kernel_to_llvm
-from .dialects.dims import ShapeAttr
+from .build import name_of, not_lowered, refuses, scratch_text, signature, symbol_of, to_llvm
+from .dialects.dims import parse_dims
 from .dialects.target import Target, TargetAttr
 from .lowering.loops import lower_to_loops
 from .lowering.schedule import ScratchNeed, schedule
@@ -123,13 +122,12 @@ def _loops(state: State) -> None:
 
 
 def scratch_needs(state: State) -> dict[str, ScratchNeed]:
-    """What each kernel at the loops level has reported."""
+    """What each kernel at the loops level or below has reported."""
     needs: dict[str, ScratchNeed] = {}
-    for kernel in state.kernels():
-        shared = kernel.attributes.get("kernel.scratch")
-        each = kernel.attributes.get("kernel.thread_scratch")
-        if isinstance(shared, ShapeAttr) and isinstance(each, ShapeAttr):
-            needs[kernel.sym_name.data] = ScratchNeed(shared.data[0], each.data[0])
+    for kernel in state.module.body.block.ops:
+        if "kernel.scratch" in kernel.attributes:
+            shared, each = scratch_text(kernel, "kernel.scratch"), scratch_text(kernel, "kernel.thread_scratch")
+            needs[name_of(kernel)] = ScratchNeed(parse_dims(shared)[0], parse_dims(each)[0])
     return needs
 
 
@@ -139,8 +137,7 @@ def _schedule(state: State) -> None:
 
 def _llvm(state: State) -> None:
     for kernel in state.kernels():
-        lowered = kernel_to_llvm(kernel, state.target, symbol_of(kernel))
-        lowered.sym_name = kernel.sym_name
+        lowered = to_llvm(kernel, state.target, symbol_of(kernel))
         block = kernel.parent
         assert block is not None
         block.insert_op_before(lowered, kernel)
@@ -165,6 +162,9 @@ PIPELINE: tuple[Stage, ...] = (
     Stage("schedule", (("schedule", _schedule),), LOOPS),
     Stage("llvm", (("lower-to-llvm", _llvm),), LOOPS | {"llvm", "llvmx"}),
 )
+
+LEVEL = "sx.level"
+"""The module's attribute that says which level it has reached."""
 
 LEVELS = tuple(stage.level for stage in PIPELINE)
 
@@ -207,6 +207,7 @@ def run(state: State, *, to: str, start: str | None = None) -> Iterator[Done]:
                     raise bug(state.module, name, e) from e
                 yield Done(stage.level, name, time.perf_counter() - began)
             check_legality(state.module, stage)
+            state.module.attributes[LEVEL] = StringAttr(stage.level)
     finally:
         if collecting:
             gc.enable()

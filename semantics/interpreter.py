@@ -22,6 +22,7 @@ from ..dialects.dims import Dim
 from ..dialects.onnx import model as names
 from ..runtime.errors import Error, InputError, ModelError, UnsupportedError
 from .reference import REFERENCE, Array, Reference, Value, as_value
+from .tensor_eval import evaluate as evaluate_tensors
 from .weights import WeightStore
 
 Observer = Callable[[SSAValue, Value], None]
@@ -352,6 +353,10 @@ class Interpreter:
         assert isinstance(op, kernel.CallOp)
         function = self._function(op.callee.string_value())
         sizes = [frame.need(dim) for dim in op.dims.data]
+        if "kernel.arg_dims" in function.attributes:  # at the tensor level, whose elements have no sign
+            inputs = [_without_sign(cast("Array", frame.get(v))) for v in op.inputs]
+            found = evaluate_tensors(function, sizes, inputs)
+            return [a.view(_dtype_of(r)) for a, r in zip(found, op.outputs, strict=True)]
         inner = Frame(symbols={f"d{i}": n for i, n in enumerate(sizes)})
         operands: list[Value] = [np.array(n, np.int64) for n in sizes]
         operands += [frame.get(v) for v in op.inputs]
@@ -412,6 +417,15 @@ def holds(condition: str, frame: Frame) -> bool:
             a, b = frame.need(dims.parse_dim(left.strip())), frame.need(dims.parse_dim(right.strip()))
             return a == b if relation == "==" else a <= b
     raise ModelError(f"dims.assume has no condition {condition!r}")
+
+
+def _without_sign(array: Array) -> Array:
+    return array.view(array.dtype.name.removeprefix("u")) if array.dtype.kind == "u" else array
+
+
+def _dtype_of(value: SSAValue) -> np.dtype[np.generic]:
+    assert isinstance(value.type, TensorType)
+    return onnx.numpy_dtype(value.type.element_type)
 
 
 def _check_type(type_: Attribute, value: Value, what: str) -> None:

@@ -1,0 +1,102 @@
+"""One fused kernel of a program as a callable of its own, and its text at each level."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from xdsl.dialects.builtin import FunctionType, ModuleOp, StringAttr, TensorType
+from xdsl.dialects.func import FuncOp, ReturnOp
+from xdsl.ir import Block, Region
+
+from .build import name_of
+from .compiler import emitted, lower
+from .dialects import kernel, onnx
+from .dialects.dims import Dim, dims_of
+from .pipeline import LEVEL
+from .runtime.errors import InputError
+
+if TYPE_CHECKING:
+    from .program import Model, Program
+
+
+@dataclass(frozen=True)
+class KernelCallable:
+    """A kernel by itself: call it with arrays in the order of its inputs; one result is given as it is, more as a tuple.
+
+    `ir(level)` is its text at `kernels`, `tensor`, `loops` or `llvm`, `asm` its machine code as text.
+    """
+
+    name: str
+    model: Model
+    fuse: bool
+
+    def __call__(self, *arrays: Any) -> Any:
+        """Runs the kernel alone. Raises InputError for arrays that do not fit it."""
+        from .compiler import run
+
+        module = self.module()
+        results = list(run(lower(module, to="loops"), {f"in{i}": np.asarray(a) for i, a in enumerate(arrays)}).values())
+        return results[0] if len(results) == 1 else tuple(results)
+
+    def ir(self, level: str) -> str:
+        """The kernel's text at a level."""
+        return emitted(self.model, level, kernel=self.name, fuse=self.fuse)[0]
+
+    @property
+    def asm(self) -> str:
+        """The kernel's machine code as assembly text."""
+        return emitted(self.model, "asm", kernel=self.name, fuse=self.fuse)[0]
+
+    def module(self) -> ModuleOp:
+        """A module at the kernels level whose `main` calls this kernel and nothing else."""
+        whole = lower(self.model, to="kernels", fuse=self.fuse)
+        function = next(f for f in whole.body.block.ops if isinstance(f, FuncOp) and name_of(f) == self.name)
+        function.detach()
+        return ModuleOp([main_for(function), function], {LEVEL: StringAttr("kernels")})
+
+
+def main_for(function: FuncOp) -> FuncOp:
+    """A `main` that binds a kernel's symbols to its inputs' sizes and calls it. Raises InputError where they do not."""
+    tensors = [a.type for a in function.body.block.args if isinstance(a.type, TensorType)]
+    count = len(function.body.block.args) - len(tensors)
+    bound = {str(d) for t in tensors for d in dims_of(t)}
+    free = [f"d{i}" for i in range(count) if f"d{i}" not in bound]
+    if free:
+        raise InputError(f"the kernel's sizes {', '.join(free)} are not those of an input: it cannot run alone")
+    block = Block(arg_types=tensors)
+    call = kernel.CallOp(
+        name_of(function), [Dim.symbol(f"d{i}") for i in range(count)], block.args, function.function_type.outputs.data
+    )
+    block.add_ops([call, ReturnOp(*call.outputs)])
+    main = FuncOp("main", FunctionType.from_lists(tensors, function.function_type.outputs.data), Region(block))
+    main.attributes["onnx.inputs"] = onnx.strings_attr([f"in{i}" for i in range(len(tensors))])
+    main.attributes["onnx.outputs"] = onnx.strings_attr([f"out{i}" for i in range(len(call.outputs))])
+    return main
+
+
+class Kernels(Mapping[str, KernelCallable]):
+    """A program's kernels by name."""
+
+    def __init__(self, program: Program) -> None:
+        self._names = list(program.explain().to_dict()["functions"])
+        assert program.origin is not None
+        self._model, self._options = program.origin
+
+    def __getitem__(self, name: str) -> KernelCallable:
+        if name not in self._names:
+            raise KeyError(f"no kernel {name!r}; there are {', '.join(self._names)}")
+        return KernelCallable(name, self._model, self._options.fuse)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+
+def kernels_of(program: Program) -> Kernels:
+    """The kernels of a program that was compiled here or loaded from the cache."""
+    return Kernels(program)
