@@ -40,7 +40,7 @@ LEAST_BLOCK = 8
 BLOCK_STRETCH = 512
 """Rows of a transposed operand that are walked through before going on along them: as many pages as a TLB holds."""
 
-ACCESS_CYCLES = 4
+ACCESS_CYCLES = 2
 """Cycles to read or write a vector, taking it to be in the last cache."""
 
 PARALLEL_ITERATIONS = 64

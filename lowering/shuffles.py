@@ -2,22 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
+from typing import TypeAlias
 
 from xdsl.dialects import vector
-from xdsl.dialects.builtin import DenseArrayBase, i64
+from xdsl.dialects.builtin import DenseArrayBase, StringAttr, VectorType, i1, i8, i64
 from xdsl.ir import Attribute, SSAValue
 
-from .loop_builder import LoopBuilder
+from ..dialects import vectorx
+from .loop_builder import LoopBuilder, vector_of
 
 ANY = -1
 """A lane of which the value does not matter."""
+
+Network: TypeAlias = Callable[[LoopBuilder, Sequence[SSAValue]], list[SSAValue]]
+
+_EXTEND: Mapping[str, Attribute] = {"kind": StringAttr("extui")}
+_TRUNCATE: Mapping[str, Attribute] = {"kind": StringAttr("trunci")}
 
 
 @cache
 def _mask(lanes: tuple[int, ...]) -> Mapping[str, Attribute]:
     return {"mask": DenseArrayBase.from_list(i64, lanes)}
+
+
+def _shuffled_as_bytes(network: Callable[[LoopBuilder, Sequence[SSAValue]], list[SSAValue]]) -> Network:
+    """The network for bools too: their vectors are masks, which have no lanes to shuffle, so they go as bytes."""
+
+    def run(builder: LoopBuilder, vectors: Sequence[SSAValue]) -> list[SSAValue]:
+        kind = vectors[0].type
+        if not isinstance(kind, VectorType) or kind.element_type != i1:
+            return network(builder, vectors)
+        wide = vector_of(i8, kind.get_shape()[0])
+        shuffled = network(builder, [builder.pure(vectorx.ConvertOp, (v,), wide, _EXTEND) for v in vectors])
+        return [builder.pure(vectorx.ConvertOp, (v,), kind, _TRUNCATE) for v in shuffled]
+
+    return run
 
 
 def shuffle(builder: LoopBuilder, a: SSAValue, b: SSAValue, lanes: Sequence[int]) -> SSAValue:
@@ -45,21 +66,29 @@ def pick(builder: LoopBuilder, vectors: Sequence[SSAValue], lanes: Sequence[int]
     return result
 
 
-def interleave(builder: LoopBuilder, vectors: Sequence[SSAValue], lanes: int) -> list[SSAValue]:
+def _lanes(vectors: Sequence[SSAValue]) -> int:
+    assert isinstance(vectors[0].type, VectorType)
+    return vectors[0].type.get_shape()[0]
+
+
+@_shuffled_as_bytes
+def interleave(builder: LoopBuilder, vectors: Sequence[SSAValue]) -> list[SSAValue]:
     """k vectors as k vectors of their elements in turn: a0 b0 c0 a1 b1 c1 ..."""
-    k = len(vectors)
+    k, lanes = len(vectors), _lanes(vectors)
     return [
         pick(builder, vectors, [(at % k) * lanes + at // k for at in range(t * lanes, (t + 1) * lanes)])
         for t in range(k)
     ]
 
 
-def deinterleave(builder: LoopBuilder, vectors: Sequence[SSAValue], lanes: int) -> list[SSAValue]:
+@_shuffled_as_bytes
+def deinterleave(builder: LoopBuilder, vectors: Sequence[SSAValue]) -> list[SSAValue]:
     """The inverse of `interleave`."""
-    k = len(vectors)
+    k, lanes = len(vectors), _lanes(vectors)
     return [pick(builder, vectors, [lane * k + u for lane in range(lanes)]) for u in range(k)]
 
 
+@_shuffled_as_bytes
 def transpose(builder: LoopBuilder, rows: Sequence[SSAValue]) -> list[SSAValue]:
     """n vectors of n lanes, n a power of two: lane j of vector i becomes lane i of vector j (Eklundh)."""
     lanes = len(rows)

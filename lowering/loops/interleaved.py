@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from xdsl.dialects.builtin import i1
 from xdsl.ir import SSAValue
 
 from ...dialects.dims import as_dim
@@ -19,7 +18,7 @@ from ..loop_builder import Scalar
 from ..shuffles import deinterleave, interleave
 from .generics import Access, Generic, Shapes
 from .nests import Axis, loop_stride
-from .points import Points, element_type
+from .points import Points
 from .vector_loop import Carried, Point, VectorLoop
 
 
@@ -56,7 +55,7 @@ def _interleaving(along: Axis, short: Axis, count: int, generics: Sequence[Gener
 
     def together(access: Access) -> bool:
         inner, outer = (loop_stride(access, axis[-1], shapes) for axis in (short, along))
-        return inner is one and outer is step and element_type(access.tensor) != i1
+        return inner is one and outer is step
 
     reads = tuple(a for a in dict.fromkeys(a for g in generics for a in g.reads) if together(a))
     writes = tuple((r, a) for g in generics for r, a in zip(g.results, g.outputs) if together(a))
@@ -103,7 +102,7 @@ class InterleavedLoop:
             emitter = points.emitter(point, [plan.along])
             points.emit(emitter, (), {a: v[number] for a, v in given.items()}, taken)
         for result, vectors in taken.items():
-            self._write(sinks[result], parts, interleave(points.builder, vectors, points.lanes))
+            self._write(sinks[result], parts, interleave(points.builder, vectors))
 
     def _parts(self, point: Point, end: Scalar) -> list[BodyEmitter]:
         """Emitters for the vectors of a stretch, with masks where it is not whole."""
@@ -124,7 +123,7 @@ class InterleavedLoop:
 
     def _read(self, stretch: Stretch, parts: Sequence[BodyEmitter]) -> list[SSAValue]:
         loaded = [e.vector(e.load_at(stretch.place, self._offset(stretch, t))) for t, e in enumerate(parts)]
-        return deinterleave(self.points.builder, loaded, self.points.lanes)
+        return deinterleave(self.points.builder, loaded)
 
     def _write(self, stretch: Stretch, parts: Sequence[BodyEmitter], vectors: Sequence[SSAValue]) -> None:
         for t, (emitter, value) in enumerate(zip(parts, vectors)):

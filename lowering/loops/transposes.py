@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from xdsl.dialects import arith
-from xdsl.dialects.builtin import i1
 from xdsl.ir import SSAValue
 
 from ...dialects.dims import as_dim
@@ -38,8 +37,8 @@ def turned_operands(axes: Sequence[Axis], along: Axis, generics: Sequence[Generi
     written = {r for g in generics for r in g.results}
     found: dict[int, list[Access]] = {}
     for access in dict.fromkeys(a for g in generics for a in g.reads):
-        if shapes.root(access.tensor) in written or element_type(access.tensor) == i1:
-            continue  # a value at hand; bools have no lanes that could be shuffled
+        if shapes.root(access.tensor) in written:
+            continue  # a value at hand
         if loop_stride(access, along[-1], shapes) in (one, zero):
             continue
         for number, axis in enumerate(axes):
