@@ -1,8 +1,9 @@
 """Sizes in the entry: which symbols are bound where, and expressions of them that cannot overflow unnoticed.
 
-An expression's magnitude is what its value can at most be, with each coefficient, symbol and call taken at its
-largest: no intermediate result is larger.  Where the ranges of the symbols keep it below 2^62 nothing is checked; else
-the entry computes it in f64 first and fails the call where it is too large.
+An expression's magnitude bounds its absolute value and those of all sums and products on the way to it, with each
+coefficient, symbol and call taken at its largest.  Where the ranges of the symbols keep the magnitudes of an expression
+and of all calls' arguments in it below 2^62 nothing is checked; else the entry computes the largest of them in f64
+first and fails the call where it is too large.
 """
 
 from __future__ import annotations
@@ -55,50 +56,81 @@ class Sizes(DimBuilder):
         """Whether the expression could leave int64 and was not checked here before."""
         if dim in self._small or bare_symbol(dim) is not None:
             return False
-        return magnitude(dim, self._limit) >= MAGNITUDE_LIMIT
+        return largest_magnitude(dim, self._limit) >= MAGNITUDE_LIMIT
 
     def is_small(self, dim: Dim) -> SSAValue:
-        """Emits the comparison that tells whether the magnitude is below the limit; notes it as checked."""
+        """Emits the comparison that tells whether all magnitudes are below the limit; notes it as checked."""
         self._small.add(dim)
         b = self._scalar
-        return b.fcmp("olt", self._magnitude(dim), b.const(MAGNITUDE_LIMIT, F64))
+        largest: list[SSAValue] = []
+        total = self._magnitude(dim, largest)
+        for other in largest:
+            total = self._larger(total, other)
+        return b.fcmp("olt", total, b.const(MAGNITUDE_LIMIT, F64))
 
     def _limit(self, symbol: str) -> float:
         return self._limits.get(symbol, ANY)
 
-    def _magnitude(self, dim: Dim) -> SSAValue:
-        """The magnitude at run time, an f64."""
+    def _larger(self, a: SSAValue, b: SSAValue) -> SSAValue:
+        return self._scalar.select(self._scalar.fcmp("olt", a, b), b, a)
+
+    def _magnitude(self, dim: Dim, inner: list[SSAValue]) -> SSAValue:
+        """The magnitude at run time, an f64; those of the calls' arguments are added to `inner`."""
         b = self._scalar
         total: SSAValue | None = None
         for coefficient, monomial in dim.terms:
             term = b.const(float(abs(coefficient)), F64)
             for atom, power in monomial:
-                factor = self._atom_magnitude(atom)
+                factor = self._atom_magnitude(atom, inner)
                 for _ in range(power):
                     term = b.fmul(term, factor)
             total = term if total is None else b.fadd(total, term)
         return b.const(0.0, F64) if total is None else total
 
-    def _atom_magnitude(self, atom: Atom) -> SSAValue:
+    def _atom_magnitude(self, atom: Atom, inner: list[SSAValue]) -> SSAValue:
         b = self._scalar
         if not isinstance(atom, Call):
             return b.raw_intrinsic("llvm.fabs.f64", [b.as_double(self._bound[atom.name])], F64)
-        first, *rest = [self._magnitude(arg) for arg in atom.args]
+        args = [self._magnitude(arg, inner) for arg in atom.args]
+        inner.extend(args)
+        if (only := DECIDING.get(atom.kind)) is not None:
+            return args[only]
+        first, *rest = args
         for other in rest:
-            first = b.select(b.fcmp("olt", first, other), other, first)
+            first = self._larger(first, other)
         return first
 
 
-def magnitude(dim: Dim, limit: Callable[[str], float]) -> float:
-    """The largest absolute value of the expression and of everything that is computed on the way to it."""
+DECIDING = {"floordiv": 0, "mod": 1}
+"""The argument that bounds such a call's value; the values of the others are bounded by their largest argument."""
+
+
+def largest_magnitude(dim: Dim, limit: Callable[[str], float]) -> float:
+    """The largest magnitude of the expression and of all calls' arguments in it."""
+    inner: list[float] = []
+    own = _magnitude(dim, limit, inner)
+    return max([own, *inner])
+
+
+def _magnitude(dim: Dim, limit: Callable[[str], float], inner: list[float]) -> float:
     total = 0.0
     for coefficient, monomial in dim.terms:
         term = float(abs(coefficient))
         for atom, power in monomial:
-            largest = max(magnitude(arg, limit) for arg in atom.args) if isinstance(atom, Call) else limit(atom.name)
-            term *= largest**power
+            factor = _atom_magnitude(atom, limit, inner)
+            for _ in range(power):
+                term *= factor  # becomes infinite, where ** would raise
         total += term
     return total
+
+
+def _atom_magnitude(atom: Atom, limit: Callable[[str], float], inner: list[float]) -> float:
+    if not isinstance(atom, Call):
+        return limit(atom.name)
+    args = [_magnitude(arg, limit, inner) for arg in atom.args]
+    inner.extend(args)
+    only = DECIDING.get(atom.kind)
+    return max(args) if only is None else args[only]
 
 
 def bare_symbol(dim: Dim) -> str | None:

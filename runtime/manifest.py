@@ -81,7 +81,7 @@ class ExpressionError(ValueError):
 _NAME = re.compile(r"[^\W\d]\w*")
 _CALLS = ("min", "max", "broadcast")
 _ALLOWED = (
-    ast.Expression, ast.BinOp, ast.UnaryOp, ast.Add, ast.Sub, ast.Mult, ast.FloorDiv, ast.Mod, ast.Pow, ast.USub,
+    ast.Expression, ast.BinOp, ast.UnaryOp, ast.Add, ast.Sub, ast.Mult, ast.FloorDiv, ast.Mod, ast.USub,
     ast.Call, ast.Name, ast.Load, ast.Constant, ast.Tuple, ast.Subscript,
 )  # fmt: skip
 
@@ -137,9 +137,9 @@ def _compiled(text: str) -> Callable[[Sizes], list[Shape | None]]:
     except SyntaxError as error:
         raise ExpressionError(f"no size expression: {text}") from error
     for node in ast.walk(tree):
-        allowed = isinstance(node, (*_ALLOWED, ast.List)) and (
-            not isinstance(node, ast.Constant) or node.value is None or type(node.value) is int
-        )
+        allowed = isinstance(node, _ALLOWED) or node is tree.body
+        if isinstance(node, ast.Constant):
+            allowed = node.value is None or type(node.value) is int
         if not allowed or (isinstance(node, ast.Name) and node.id not in (*_CALLS, "sizes")):
             raise ExpressionError(f"no size expression: {text}")
     scope = {"min": min, "max": max, "broadcast": _broadcast, "__builtins__": {}}
