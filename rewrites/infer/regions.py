@@ -222,6 +222,9 @@ def _fixpoint(
         inner.values.update(known or {})
         if iteration is not None:
             inner.facts.assume(f"0 <= {iteration}")
+            count = c.ints(0) if c.has(0) else None
+            if count and not count[0].is_const:  # an iteration that runs is below the count
+                inner.facts.assume(f"{iteration + 1} <= {count[0]}")
         run(inference, block, inner)
         changed = False
         for arg, value in zip(states, given()):

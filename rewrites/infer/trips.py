@@ -39,21 +39,23 @@ def state_elements(
         if passes_on(after, arg):
             out[arg] = before
             continue
-        own, new = elements_of(arg, scope), elements_of(after, scope)
-        steps = None if own is None or new is None or own.shape != new.shape else _steps(own, new)
-        start = as_integers(before)
-        if steps is not None and start is not None and len(start) == len(steps):
-            out[arg] = filled(before.shape, [s + step * iteration for s, step in zip(start, steps)])
+        start, step = as_integers(before), _step(arg, after, scope)
+        if step is not None and start is not None:
+            out[arg] = filled(before.shape, [s + step * iteration for s in start])
     return out
 
 
-def _steps(own: Elements, new: Elements) -> list[int] | None:
-    """The numbers by which an iteration changes the elements; None where it does something else."""
-    before, after = as_integers(own), as_integers(new)
-    if before is None or after is None:
+def _step(arg: SSAValue, after: SSAValue, scope: Scope) -> int | None:
+    """The number that an iteration adds to a state; None where it does something else."""
+    while isinstance(after.owner, onnx.IdentityOp):
+        after = after.owner.operands[0]
+    if not isinstance(after.owner, onnx.AddOp):
         return None
-    gaps = [b - a for a, b in zip(before, after)]
-    return [g.value for g in gaps] if all(g.is_const for g in gaps) else None
+    a, b = after.owner.operands
+    other = b if a is arg else a if b is arg else None
+    elements = None if other is None else elements_of(other, scope)
+    found = None if elements is None else as_integers(elements)
+    return found[0].value if found is not None and len(found) == 1 and found[0].is_const else None
 
 
 def trip_count(
@@ -62,7 +64,7 @@ def trip_count(
     """The number of iterations of a Loop; None where it cannot be told."""
     from .regions import condition_of, visible
 
-    first = True if not c.has(1) else condition_of(c.need(1), c.scope)
+    first = True if not c.has(1) else condition_of(c.need(1), c.scope, limited=True)
     if first is False:
         return ZERO
     count = c.ints(0) if c.has(0) else None
@@ -81,7 +83,8 @@ def trip_count(
     runs = _runs(first, last, again, iteration)
     if runs is None:
         return None
-    for limit, bound in again.limits:
+    limits = again.limits + (first.limits if isinstance(first, Truth) else ())
+    for limit, bound in dict.fromkeys(limits):
         if limit.symbols.isdisjoint(iteration.symbols):
             if not visible(limit, c.scope.names, [body]):
                 return None

@@ -518,11 +518,11 @@ def _compared(c: Context, a: Any, b: Any, op: str, offset: int = 0) -> Element:
         return None
     left, right, limits = sides
     left = left + offset
+    if limits:
+        return Truth(left, op, right, False, limits)
     facts = c.scope.facts
     proof = facts.prove_eq(left, right) if op == "==" else facts.prove_le(left, right)
-    if proof.answer is None:
-        return Truth(left, op, right, False, limits)
-    return None if limits else _decided(proof.answer, Truth(left, op, right))
+    return _decided(proof.answer, Truth(left, op, right))
 
 
 def equal(c: Context, a: Any, b: Any) -> Element:
