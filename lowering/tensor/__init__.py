@@ -25,8 +25,10 @@ from .graph import Leaf, Literal, Node, Sizes
 from .movement import MOVEMENT
 from .operators import Operands, Rule
 from .plan import Plan
+from .products import PRODUCTS
 from .reductions import REDUCTIONS
 from .resize import RESIZE
+from .rotary import ROTARY
 from .sources import SOURCES
 from .templates import TEMPLATES
 from .windows import WINDOWS
@@ -37,8 +39,10 @@ RULES: dict[type[onnx.OnnxOp], Rule] = {
     **ELEMENTARY,
     **GATHERS,
     **MOVEMENT,
+    **PRODUCTS,
     **REDUCTIONS,
     **RESIZE,
+    **ROTARY,
     **SOURCES,
     **TEMPLATES,
     **WINDOWS,

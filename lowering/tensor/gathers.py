@@ -60,17 +60,21 @@ def guarded_read(body: Body, data: Node, index: Index, sizes: Sequence[Dim]) -> 
     return body.guarded(conditions, lambda: body.read(data, index), nothing)
 
 
-def gather(o: Operands) -> list[Node]:
-    """data[..., indices, ...] along an axis"""
-    data, indices = o[0], o[1]
-    axis, rank = axis_of(o.attr("axis"), len(data.dims)), len(indices.dims)
-    size, what = data.dims[axis], onnx.describe(o.op)
+def gathered(data: Node, indices: Node, axis: int, what: str) -> Node:
+    """data[..., indices, ...] along an axis; `what` names the op in errors."""
+    rank, size = len(indices.dims), data.dims[axis]
+    dims = (*data.dims[:axis], *indices.dims, *data.dims[axis + 1 :])
 
     def formula(body: Body, index: Index) -> SSAValue:
         at = index_from(body, indices, index[axis : axis + rank], size, what)
         return guarded_read(body, data, (*index[:axis], at, *index[axis + rank :]), [size])
 
-    return [Computed(o.dims(), data.element, ((data, Use.MANY), (indices, Use.MANY)), formula, cost=6)]
+    return Computed(dims, data.element, ((data, Use.MANY), (indices, Use.MANY)), formula, cost=6)
+
+
+def gather(o: Operands) -> list[Node]:
+    data = o[0]
+    return [gathered(data, o[1], axis_of(o.attr("axis"), len(data.dims)), onnx.describe(o.op))]
 
 
 def gather_elements(o: Operands) -> list[Node]:

@@ -194,8 +194,8 @@ class Plan:
         for root, group in group_of.items():
             for need in self.needed_roots(root):
                 other = group_of[need]
-                if other is not group and need is other.template and len(other.roots) > 1:
-                    found.add(other.template)
+                if other is not group and isinstance(need, Template) and len(other.roots) > 1:
+                    found.add(need)
         return found
 
     def _join(self, root: Node, groups: list[Group], group_of: dict[Node, Group]) -> Group:

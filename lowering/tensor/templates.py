@@ -60,7 +60,7 @@ def _is_swap(node: Node) -> Node | None:
     return node.source if node.index_map(space, tuple(names)) == swapped else None
 
 
-def product(a: Node, b: Node, trans_a: int, trans_b: int, dims: Dims, element: Element) -> Node:
+def matrix_product(a: Node, b: Node, trans_a: int, trans_b: int, dims: Dims, element: Element) -> Node:
     """The matmul template; transposes of the last two axes in front of it become flags."""
     if (source := _is_swap(a)) is not None:
         a, trans_a = source, 1 - trans_a
@@ -75,13 +75,13 @@ def product(a: Node, b: Node, trans_a: int, trans_b: int, dims: Dims, element: E
 
 
 def matmul(o: Operands) -> list[Node]:
-    return [product(o[0], o[1], 0, 0, o.dims(), o.element())]
+    return [matrix_product(o[0], o[1], 0, 0, o.dims(), o.element())]
 
 
 def gemm(o: Operands) -> list[Node]:
     """alpha * (a @ b) + beta * c, in the compute type, rounded once"""
     element = o.element()
-    total = product(o[0], o[1], o.attr("transA"), o.attr("transB"), o.dims(), element)
+    total = matrix_product(o[0], o[1], o.attr("transA"), o.attr("transB"), o.dims(), element)
     return [with_bias(total, o.get(2), o.attr("alpha"), o.attr("beta"), element)]
 
 
@@ -246,9 +246,9 @@ TEMPLATES: dict[type[onnx.OnnxOp], Rule] = {
     onnx.MatMulOp: matmul,
     **dict.fromkeys(
         (
-            onnx.AttentionOp, onnx.ConvIntegerOp, onnx.CumProdOp, onnx.CumSumOp, onnx.DetOp, onnx.EinsumOp, onnx.GRUOp,
-            onnx.LSTMOp, onnx.MatMulIntegerOp, onnx.NonMaxSuppressionOp, onnx.NonZeroOp, onnx.QLinearConvOp,
-            onnx.QLinearMatMulOp, onnx.RNNOp, onnx.RotaryEmbeddingOp, onnx.ScatterElementsOp, onnx.ScatterNDOp,
+            onnx.AttentionOp, onnx.CumProdOp, onnx.CumSumOp, onnx.DetOp, onnx.GRUOp,
+            onnx.LSTMOp, onnx.NonMaxSuppressionOp, onnx.NonZeroOp,
+            onnx.RNNOp, onnx.ScatterElementsOp, onnx.ScatterNDOp,
             onnx.TopKOp, onnx.UniqueOp, onnx.CompressOp, onnx.MlTreeEnsembleOp, onnx.MlTreeEnsembleClassifierOp,
             onnx.MlTreeEnsembleRegressorOp,
         ),
