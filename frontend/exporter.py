@@ -30,7 +30,7 @@ from ..semantics.known import constant_value
 from ..semantics.weights import WeightStore
 from .dim_nodes import DimWriter, Symbols
 from .downgrade import RULES, Downgrade
-from .importer import Reader, header_of, refuse_bad_text
+from .importer import Reader, header_of, names_read, refuse_bad_text
 from .protos import add_attribute, array_proto, sparse_proto, tensor_proto
 from .types import type_proto_of
 from .wire import RAW_DATA, field_bytes
@@ -94,8 +94,9 @@ class _Exporter:
         for key in _HEADER:
             if wanted.get(key) != came.get(key):
                 _HEADER[key](proto, wanted.get(key))
-        if self.source is None and not wanted:
+        if not proto.HasField("ir_version"):
             proto.ir_version = 10
+        if not proto.opset_import:
             proto.opset_import.add(domain="", version=self._versions[""])
 
     def version(self, domain: str, versions: Mapping[str, int]) -> int:
@@ -127,7 +128,7 @@ class _Exporter:
         if len(outputs) != len(last.operands):
             outputs = [value_name(v) or f"output_{i}" for i, v in enumerate(last.operands)]
         writer.reserve_outputs(list(last.operands), outputs)
-        writer.write(graph)
+        writer.write(graph, list(zip(last.operands, outputs)))
         self._write_inputs(writer, block, came[0] if came is not None else None, graph)
         listed = came[0].output if came is not None else ()
         for index, (value, name) in enumerate(zip(last.operands, outputs)):
@@ -196,6 +197,19 @@ def _read_again(module: ModuleOp, weights: WeightStore) -> Reader | None:
 
 
 @dataclass
+class _Written:
+    """A node, at the place of which of the file's nodes; one that a rewrite made goes where nothing reads it.
+
+    `problem` is why it cannot be written, which matters only where something does read it.
+    """
+
+    at: int
+    node: NodeProto
+    made: bool = False
+    problem: UnsupportedError | None = None
+
+
+@dataclass
 class GraphWriter:
     """One graph being written: `block` into a GraphProto. `came` is the file's graph and the block it gives now."""
 
@@ -207,7 +221,7 @@ class GraphWriter:
     symbols: Symbols = field(default_factory=Symbols)
     _names: dict[SSAValue, str] = field(default_factory=dict[SSAValue, str])
     _owners: dict[str, SSAValue | None] = field(default_factory=dict[str, SSAValue | None])
-    _nodes: list[tuple[int, NodeProto]] = field(default_factory=list[tuple[int, NodeProto]])
+    _nodes: list[_Written] = field(default_factory=list["_Written"])
     _at: int = -1
 
     # Names
@@ -275,8 +289,11 @@ class GraphWriter:
 
     # Ops
 
-    def write(self, graph: GraphProto) -> None:
-        """Writes the initializers and nodes, and the copies that outputs need."""
+    def write(self, graph: GraphProto, outputs: Sequence[tuple[SSAValue, str]]) -> None:
+        """Writes the initializers and nodes, and the copies that outputs need.
+
+        `outputs` are the graph's outputs, each with its name, or "" where it goes by its value's.
+        """
         self._write_initializers(graph)
         groups = self._groups()
         members = {id(op) for group in groups.values() for op in group.members}
@@ -289,10 +306,23 @@ class GraphWriter:
                 self._write_op(op)
         for value, name in self._copies:
             self._new_node("Identity", "", [self.name(value)], [name], {})
+        written = self._without_dead({name or self.name(value) for value, name in outputs})
         source = self.exporter.source
         if self.came is not None and source is not None and self.came[1] in source.unsorted:
-            self._nodes.sort(key=lambda entry: entry[0])
-        graph.node.extend(node for _, node in self._nodes)
+            written.sort(key=lambda entry: entry.at)
+        graph.node.extend(entry.node for entry in written)
+
+    def _without_dead(self, read: set[str]) -> list[_Written]:
+        """The nodes without those that rewrites made and nothing reads, such as what a rule made an attribute of."""
+        kept: list[_Written] = []
+        for entry in reversed(self._nodes):
+            if entry.made and read.isdisjoint(entry.node.output):
+                continue
+            if entry.problem is not None:
+                raise entry.problem
+            read.update(names_read(entry.node))
+            kept.append(entry)
+        return kept[::-1]
 
     def _write_op(self, op: Operation) -> None:
         source, came = self.exporter.source, onnx_node(op)
@@ -325,7 +355,7 @@ class GraphWriter:
             self._write_bodies(op, before, node)
         for attribute in node.attribute:
             self._restore_attribute(attribute)
-        self._nodes.append((self._at, node))
+        self._nodes.append(_Written(self._at, node))
 
     def _write_names(self, node: NodeProto, op: Operation) -> None:
         operands, results = _formal(op)
@@ -379,7 +409,7 @@ class GraphWriter:
         node.output.extend(outputs)
         for attribute in node.attribute:
             self._restore_attribute(attribute)
-        self._nodes.append((group.node, node))
+        self._nodes.append(_Written(group.node, node))
 
     def _groups(self) -> dict[int, Group]:
         """The groups of this block that can be written as the nodes they were made from, by their last op."""
@@ -446,15 +476,22 @@ class GraphWriter:
         outputs = [self._result_name(op, i, r, ()) for i, r in enumerate(op.formal_results())]
         attributes = {k: v for k, v in op.properties.items() if k not in SEGMENTS}
         then = _schema_then(schema.domain, schema.op_type, version)
-        if then is not None and then.since_version >= schema.compatible:
-            _check_expressible(op, then, inputs, outputs, attributes)
-            self._new_node(schema.op_type, schema.domain, inputs, outputs, attributes, op)
-            return
+        try:
+            if then is not None and then.since_version >= schema.compatible:
+                _check_expressible(op, then, inputs, outputs, attributes)
+                self._new_node(schema.op_type, schema.domain, inputs, outputs, attributes, op)
+            else:
+                self._write_older(self._downgrade(op, version, inputs, outputs, attributes), then)
+        except UnsupportedError as problem:
+            self._nodes.append(_Written(self._at, NodeProto(output=outputs), made=True, problem=problem))
+
+    def _write_older(self, downgrade: Downgrade, then: defs.OpSchema | None) -> None:
+        schema = downgrade.op.SCHEMA
         rule = RULES.get((schema.domain, schema.op_type))
         if rule is None:
             since = f"it is new in opset {schema.first}" if then is None else "no rule gives its older form"
-            raise UnsupportedError(f"{describe(op)} cannot be written in opset {version}: {since}")
-        rule(self._downgrade(op, version, inputs, outputs, attributes))
+            raise downgrade.declined(since)
+        rule(downgrade)
 
     def _downgrade(
         self, op: onnx.OnnxOp, version: int, inputs: list[str], outputs: list[str], attributes: dict[str, Attribute]
@@ -471,8 +508,15 @@ class GraphWriter:
             write,
             self.fresh,
             self._new_constant,
-            lambda value: constant_value(value, self.exporter.weights),
+            self._constant_of,
         )
+
+    def _constant_of(self, value: SSAValue) -> Array | None:
+        """The value of a constant, also where it only has another element type."""
+        owner = value.owner
+        if isinstance(owner, onnx.CastLikeOp):
+            value = owner.input
+        return constant_value(value, self.exporter.weights)
 
     def _new_node(
         self,
@@ -496,14 +540,14 @@ class GraphWriter:
             graphs = [k for k, spec in specs.items() if spec.kind == "GRAPH"]
             present = [k for k, region in zip(graphs, op.formal_regions()) if region is not None]
             self._new_bodies(op, present, node)
-        self._nodes.append((self._at, node))
+        self._nodes.append(_Written(self._at, node, made=True))
         return node
 
     def _new_constant(self, array: Array) -> str:
         name = self.fresh("constant")
         node = NodeProto(op_type="Constant", output=[name])
         node.attribute.add(name="value", type=AttributeProto.TENSOR).t.CopyFrom(array_proto(array))
-        self._nodes.append((self._at, node))
+        self._nodes.append(_Written(self._at, node, made=True))
         return name
 
     def _write_by_name(self, op: onnx.CustomOp | onnx.VersionedOp) -> None:
@@ -590,7 +634,7 @@ class GraphWriter:
             raise ModelError(f"a body of {describe(op)} does not end in onnx.Yield")
         listed = came[0].output if came is not None else ()
         outputs = inner.body_outputs(list(last.operands), [info.name for info in listed])
-        inner.write(graph)
+        inner.write(graph, list(zip(last.operands, outputs)))
         for at, argument in enumerate(block.args):
             source = came[0].input[at] if came is not None and at < len(came[0].input) else None
             _add_info(graph.input, inner.name(argument), argument.type, source)
@@ -629,36 +673,42 @@ class GraphWriter:
             before = {text_of(op.sym): op for op in block.ops if isinstance(op, onnx.InitializerOp)}
             fed = {info.name for info in source.input} if _is_main(self.block) else set[str]()
             for tensor in source.initializer:
-                if self._keeps(tensor.name, by_name, before, fed):
+                op = by_name.pop(tensor.name, None)
+                if self._keeps(tensor.name, op, before, fed):
                     target = graph.initializer.add()
                     target.CopyFrom(tensor)
                     self._restore_initializer(target)
-                    by_name.pop(tensor.name, None)
+                elif op is not None:
+                    self._new_initializer(graph, tensor.name, op)
             for sparse in source.sparse_initializer:
-                if self._keeps(sparse.values.name, by_name, before, fed):
+                op = by_name.pop(sparse.values.name, None)
+                if self._keeps(sparse.values.name, op, before, fed):
                     copy = graph.sparse_initializer.add()
                     copy.CopyFrom(sparse)
                     self.exporter.restore_all(copy)
-                    by_name.pop(sparse.values.name, None)
+                elif op is not None:
+                    self._new_initializer(graph, sparse.values.name, op)
         for name, op in by_name.items():
-            value = op.value
-            if isinstance(value, SparseAttr):
-                graph.sparse_initializer.append(sparse_proto(value, self.exporter.weights, name))
-            else:
-                graph.initializer.append(tensor_proto(value, self.exporter.weights, name))
+            self._new_initializer(graph, name, op)
+
+    def _new_initializer(self, graph: GraphProto, name: str, op: onnx.InitializerOp) -> None:
+        value = op.value
+        if isinstance(value, SparseAttr):
+            graph.sparse_initializer.append(sparse_proto(value, self.exporter.weights, name))
+        else:
+            graph.initializer.append(tensor_proto(value, self.exporter.weights, name))
 
     def _keeps(
         self,
         name: str,
-        now: Mapping[str, onnx.InitializerOp],
+        op: onnx.InitializerOp | None,
         before: Mapping[str, onnx.InitializerOp],
         fed: set[str],
     ) -> bool:
-        """Whether the file's initializer stands as it came."""
+        """Whether the file's initializer stands as it came. `op` is the one of that name now."""
         came = before.get(name)
         if came is None:
             return True  # one that the reader leaves out: an input of the same name hides it
-        op = now.get(name)
         if op is None:
             return name in fed and self._ir_version() >= 4  # nothing reads it any more, but a caller may still feed it
         return op.properties == came.properties

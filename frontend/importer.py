@@ -766,7 +766,7 @@ def execution_order(protos: Sequence[NodeProto], known: Collection[str] = ()) ->
         for name in proto.output:
             maker.setdefault(name, index)
     maker[""] = -1
-    waits = [{maker[name] for name in _reads(proto) if maker.get(name, -1) >= 0} for proto in protos]
+    waits = [{maker[name] for name in names_read(proto) if maker.get(name, -1) >= 0} for proto in protos]
     if all(not found or max(found) < index for index, found in enumerate(waits)):
         return None
     order: list[int] = []
@@ -791,20 +791,20 @@ def execution_order(protos: Sequence[NodeProto], known: Collection[str] = ()) ->
     return order
 
 
-def _reads(proto: NodeProto) -> Iterable[str]:
+def names_read(proto: NodeProto) -> Iterable[str]:
     """The names that a node reads, those that its bodies take from around it included."""
-    names_read = list(proto.input)
+    found = list(proto.input)
     for attribute in proto.attribute:
         if attribute.type in (AttributeProto.GRAPH, AttributeProto.GRAPHS, AttributeProto.UNDEFINED):
             for graph in (*((attribute.g,) if attribute.HasField("g") else ()), *attribute.graphs):
-                names_read += _captures(graph)
-    return names_read
+                found += _captures(graph)
+    return found
 
 
 def _captures(graph: GraphProto) -> set[str]:
     inside = {i.name for i in graph.input} | {t.name for t in graph.initializer}
     inside |= {name for node in graph.node for name in node.output}
-    read = {name for node in graph.node for name in _reads(node)} | {o.name for o in graph.output}
+    read = {name for node in graph.node for name in names_read(node)} | {o.name for o in graph.output}
     return read - inside
 
 

@@ -119,6 +119,7 @@ def _inline(call: onnx.CallOp, functions: Mapping[str, FuncOp]) -> Inlined:
     block = call.parent
     assert block is not None
     ops, results = instantiate(call, functions)
+    results = [_made_inside(value, ops, call) for value in results]
     node = origin_of(call)[0] if origin_of(call) else -1
     for op in ops:
         op.attributes[PART] = int_attr(node)
@@ -138,6 +139,15 @@ def _inline(call: onnx.CallOp, functions: Mapping[str, FuncOp]) -> Inlined:
     call.detach()
     call.erase()
     return Inlined(node, anchor, tuple(v is not None for v in inputs), tuple(v is not None for v in results))
+
+
+def _made_inside(value: SSAValue | None, ops: list[Operation], call: onnx.CallOp) -> SSAValue | None:
+    """The value, or a copy where the function only passes on what it is given, so that the call stays a group."""
+    if value is None or value.owner in ops:
+        return value
+    copy = onnx.IdentityOp.make([value], {}, [value.type], like=call)
+    ops.append(copy)
+    return copy.output
 
 
 def instantiate(call: onnx.CallOp, functions: Mapping[str, FuncOp]) -> tuple[list[Operation], list[SSAValue | None]]:

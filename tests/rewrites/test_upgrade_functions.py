@@ -36,8 +36,8 @@ def model(nodes: list[NodeProto], functions: list[FunctionProto], outputs: list[
     return helper.make_model(graph, opset_imports=imports, functions=functions, ir_version=10)
 
 
-def call(name: str, inputs: list[str], outputs: list[str], **attributes: object) -> NodeProto:
-    return helper.make_node(name, inputs, outputs, domain="local", **attributes)
+def call(function: str, inputs: list[str], outputs: list[str], **attributes: object) -> NodeProto:
+    return helper.make_node(function, inputs, outputs, domain="local", **attributes)
 
 
 def results(m: ModelProto) -> list[np.ndarray]:
@@ -87,7 +87,7 @@ def test_a_needed_input_that_the_call_leaves_out() -> None:
 
 def test_too_many_inputs() -> None:
     module, weights = import_model(model([call("Scale", ["x"] * 4, ["a"])], [SCALE], ["a"]))
-    with pytest.raises(ModelError, match="gives 4 inputs to @f0.local.Scale, which has 3"):
+    with pytest.raises(ModelError, match=r"gives 4 inputs to @f0\.local\.Scale, which has 3"):
         upgrade_opset(module, weights)
 
 
