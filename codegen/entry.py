@@ -7,8 +7,8 @@ pointers: the runtime keeps the objects.
 
 The entry binds the model's symbols, checks what the program relies on, reserves the arena, and runs the ops of `main`
 in their order: a kernel call stores its arguments and calls the kernel's symbol.  What each op needs to know of memory
-stands on it as attributes (`kernel.outputs`, `kernel.carried`, `kernel.scratch`, `kernel.arena`; see
-`lowering/schedule.py`).  Control flow is in `entry_control.py`.
+stands on it as attributes (`kernel.outputs`, `kernel.carried`, `kernel.scratch` or `kernel.scratch_bytes`, and
+`kernel.arena` on the function; see `lowering/schedule.py`).  Control flow is in `entry_control.py`.
 
 Zero is success. Else the error record says what it was, and no output counts.
 """

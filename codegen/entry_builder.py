@@ -403,6 +403,8 @@ class EntryBuilder:
                 at += 1
         rest: list[tuple[str, Dim, SSAValue]] = []
         for place, dim, size in axes:
+            if THREADS in dim.symbols:
+                raise EntryError(f"{place} is '{dim}', but '{THREADS}' is the number of threads")
             symbol = bare_symbol(dim)
             if symbol is None or symbol in self.bound_at:
                 rest.append((place, dim, size))

@@ -42,12 +42,12 @@ def call_kernel(e: EntryBuilder, op: Operation) -> None:
         raise EntryError(f"no kernel @{name}")
     homes = homes_of(op, "kernel.outputs", len(op.results))
     results = [e.home(home, result.type) for home, result in zip(homes, op.results, strict=True)]
-    scratch = op.attributes.get("kernel.scratch")
+    scratch, top = scratch_of(e, op)
     words = [
         *(e.size(dim) for dim in op.dims.data),
         *(e.pointer(value) for value in op.operands),
         *(place.pointer for place in results),
-        e.arena_pointer(scratch.data[0]) if isinstance(scratch, ShapeAttr) else b.null(),
+        scratch,
     ]
     for word, value in enumerate(words):
         e.store_word(word, value)
@@ -55,6 +55,8 @@ def call_kernel(e: EntryBuilder, op: Operation) -> None:
     e.note(node_of(op), base)
     e.called.setdefault(info.symbol)
     status = b.value_of(info.symbol, [e.context, e.call_words], I32)
+    if top is not None:
+        b.store_at(top, e.context, WORD * Slot.DYNAMIC_TOP)
     if info.checks:
         e.go_on_if(b.icmp("eq", status, b.int32(0)), e.fail)
         e.check_record()
@@ -62,6 +64,18 @@ def call_kernel(e: EntryBuilder, op: Operation) -> None:
     e.calls += 1
     if e.calls % CALLS_BETWEEN_POLLS == 0:
         e.poll()
+
+
+def scratch_of(e: EntryBuilder, op: Operation) -> tuple[SSAValue, SSAValue | None]:
+    """A kernel's scratch: its place in the arena, or new memory and where the growing region ended before."""
+    b = e.b
+    planned, size = op.attributes.get("kernel.scratch"), op.attributes.get("kernel.scratch_bytes")
+    if isinstance(planned, ShapeAttr):
+        return e.arena_pointer(planned.data[0]), None
+    if isinstance(size, ShapeAttr):
+        pointer = e.allocate(e.size(size.data[0]))
+        return pointer, pointer
+    return b.null(), None
 
 
 def view(e: EntryBuilder, op: Operation) -> None:

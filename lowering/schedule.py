@@ -109,7 +109,7 @@ def by_unit(buffers: list[Buffer]) -> dict[Dim, list[Buffer]]:
 
 
 @dataclass
-class Block:
+class Stretch:
     """Buffers of one class over one stretch of time; offsets and `length` count units."""
 
     unit: Dim
@@ -130,7 +130,7 @@ class Block:
         return max(b.last for b in self.buffers)
 
 
-def plan_class(members: list[Buffer]) -> Iterator[Block]:
+def plan_class(members: list[Buffer]) -> Iterator[Stretch]:
     """Cuts a class into stretches of time with nothing alive between, and packs each by best fit."""
     unit = unit_of(members[0].size)
     stretch: list[Buffer] = []
@@ -144,7 +144,7 @@ def plan_class(members: list[Buffer]) -> Iterator[Block]:
     yield best_fit(unit, stretch)
 
 
-def best_fit(unit: Dim, members: list[Buffer]) -> Block:
+def best_fit(unit: Dim, members: list[Buffer]) -> Stretch:
     """Largest first, each in the smallest gap that holds it between those it meets, else on top."""
     lengths = {id(b): content(b.size) for b in members}
     offsets: dict[int, int] = {}
@@ -160,7 +160,7 @@ def best_fit(unit: Dim, members: list[Buffer]) -> Block:
         offsets[id(buffer)] = top if at is None else at
         placed.append(buffer)
     order = [offsets[id(b)] for b in members]
-    return Block(unit, members, order, max(o + lengths[id(b)] for o, b in zip(order, members, strict=True)))
+    return Stretch(unit, members, order, max(o + lengths[id(b)] for o, b in zip(order, members, strict=True)))
 
 
 MAX_ALTERNATIVES = 6
@@ -171,11 +171,11 @@ MAX_ALTERNATIVES = 6
 class Slot:
     """Blocks that never live at the same time, one on the other; `size` is the largest of theirs."""
 
-    blocks: list[Block]
+    blocks: list[Stretch]
     size: Dim
     alternatives: int = 1
 
-    def takes(self, block: Block) -> bool:
+    def takes(self, block: Stretch) -> bool:
         return all(block.first > b.last or b.first > block.last for b in self.blocks)
 
 
@@ -184,7 +184,7 @@ def nominal(size: Dim) -> int:
     return size.evaluate({s: 2 if s == THREADS else NOMINAL for s in size.symbols})
 
 
-def fill_slots(blocks: list[Block]) -> list[Slot]:
+def fill_slots(blocks: list[Stretch]) -> list[Slot]:
     """Puts each block, largest first at likely sizes, into a slot that is free at its time, else into a new one."""
     slots: list[Slot] = []
     for block in sorted(blocks, key=lambda b: (-nominal(b.size), b.first)):
@@ -250,9 +250,12 @@ class Scheduler:
             ]
             places.append((op, homes))
             if isinstance(op, kernel.CallOp) and (need := self.scratch_of(op)) is not None:
-                buffer = Buffer("scratch", need, self.at[op], self.at[op])
-                self.buffers.append(buffer)
-                scratches.append((op, buffer))
+                if need.symbols <= self.entry_symbols | {THREADS}:
+                    buffer = Buffer("scratch", need, self.at[op], self.at[op])
+                    self.buffers.append(buffer)
+                    scratches.append((op, buffer))
+                else:  # allocated at run time, for the length of the call
+                    op.attributes["kernel.scratch_bytes"] = ShapeAttr((need,))
             if isinstance(op, (onnx.LoopOp, onnx.ScanOp)):
                 self.plan_carried(op, places)
         total = plan_offsets(self.buffers)

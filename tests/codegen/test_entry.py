@@ -250,6 +250,47 @@ def test_missing_kernels_and_attributes_are_bugs() -> None:
         load(CHAIN.replace("output:0", "somewhere"), [ADD, NEGATE])
 
 
+SCRATCH = """
+func.func private @reverse(%d0: index, %x: memref<?xf32>, %y: memref<?xf32>) attributes {
+    kernel.scratch = #dims.shape<"4*d0">, kernel.thread_scratch = #dims.shape<"0">} {
+  %zero = arith.constant 0 : index
+  %one = arith.constant 1 : index
+  %t = "kernel.scratch"() {offset = #dims.shape<"0">, size = #dims.shape<"d0">} : () -> memref<?xf32>
+  scf.for %i = %zero to %d0 step %one {
+    %a = memref.load %x[%i] : memref<?xf32>
+    memref.store %a, %t[%i] : memref<?xf32>
+  }
+  scf.for %i = %zero to %d0 step %one {
+    %j = arith.subi %d0, %i : index
+    %k = arith.subi %j, %one : index
+    %a = memref.load %t[%k] : memref<?xf32>
+    memref.store %a, %y[%i] : memref<?xf32>
+  }
+  func.return
+}"""
+
+
+@pytest.mark.parametrize(
+    "scratch", ['kernel.scratch = #dims.shape<"4*N + 60">', 'kernel.scratch_bytes = #dims.shape<"4*N">']
+)
+def test_scratch_is_planned_or_made_for_the_call(scratch: str) -> None:
+    text = main(f"""
+  %a = kernel.call @reverse <"N"> (%x) {{kernel.outputs = [#dims.shape<"0">], {scratch}}} : ({N}) -> {N}
+  %b = kernel.call @reverse <"N"> (%a) {{kernel.outputs = ["dynamic"], {scratch}}} : ({N}) -> {N}
+  %c = kernel.call @reverse <"N"> (%b) {{kernel.outputs = ["output:0"], {scratch}}} : ({N}) -> {N}
+  func.return %c : {N}""", f"%x: {N}", arena="8*N + 128")  # fmt: skip
+    program = load(text, [SCRATCH])
+    for size in (0, 1, 7, 5000, 3):
+        x = np.arange(size, dtype=np.float32)
+        np.testing.assert_array_equal(program(x)["z"], x[::-1])
+
+
+def test_a_size_cannot_be_named_like_the_number_of_threads() -> None:
+    threads = 'tensor<?xf32, #dims.shape<"threads">>'
+    with pytest.raises(EntryError, match="'threads' is the number of threads"):
+        load(main(f"func.return %x : {threads}", f"%x: {threads}", threads, "0"))
+
+
 def test_scratch_and_threads_in_the_arena() -> None:
     body = f"""
   %s = kernel.call @concat <"N, N"> (%x, %y) {{kernel.outputs = [#dims.shape<"64*threads">]}} : ({N}, {N}) -> {N}
