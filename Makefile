@@ -41,7 +41,7 @@ check: $(VENV)/stamp-check ## ruff, pyright (strict), import contracts, and what
 	$(BIN)/ruff format --check .
 	rm -rf build/typing && mkdir -p build/typing/sardonyx && cp -r sardonyx/. $(FOLDERS) build/typing/sardonyx
 	$(BIN)/pyright --pythonpath $(BIN)/python
-	$(BIN)/lint-imports
+	cd build/typing && $(CURDIR)/$(BIN)/lint-imports ../../pyproject.toml
 	$(BIN)/python -m pytest -q tests/test_packaging.py
 
 bench: $(VENV)/stamp-test ## kernels and models against their limits and peers, alone on the machine please

@@ -394,7 +394,7 @@ def _beside(model: Path | bytes, name: str) -> Path:
 
 def _placed(weight: Weight, sources: Sequence[Path | bytes], writer: _Writer) -> dict[str, Any]:
     """How the stored program finds a weight: in a file of the user's where its bytes lie there as they are."""
-    array = np.ascontiguousarray(weight.array)
+    array = np.asarray(weight.array, order="C")
     described: dict[str, Any] = {"dtype": array.dtype.name, "shape": list(weight.array.shape)}
     if weight.file is not None:
         for number, source in enumerate(sources):

@@ -90,5 +90,5 @@ def _deliver(context: Context, name: str, value: HostValue, result: object, word
     elif array.shape != dims:
         raise CompilerBug(f"bug: host operator {name} gave the sizes {array.shape}, expected {dims}")
     elif array.nbytes:
-        source = np.ascontiguousarray(array)
+        source = np.asarray(array, order="C")
         ctypes.memmove(words[at], address_of(source), source.nbytes)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
@@ -74,12 +74,30 @@ def compile_fresh(
     report("read", 0, 1)
     began = time.perf_counter()
     module, weights = import_model(model)
+    overridable = keep_defaults(module, options.overridden)
     state = State(module, weights, target or host_target(), options, patterns)
     seconds: dict[str, float] = {"import": time.perf_counter() - began}
     for done in run_steps(state, to="kernels"):
         report(done.step, 0, 1)
         seconds[done.step] = done.seconds
-    return build(state, seconds, report, store), seconds
+    built = build(state, seconds, report, store)
+    built.manifest["explain"]["overridable"] = overridable
+    return built, seconds
+
+
+def keep_defaults(module: ModuleOp, overridden: Sequence[str]) -> list[str]:
+    """Makes initializers that the file lists as inputs constants, but for those that are overridden.
+
+    Gives the names of all of them.  A file of an old IR version lists every weight so, and hardly any caller gives one:
+    as constants they are folded and packed; a call that does give one gets a program of its own.
+    """
+    names: list[str] = []
+    for op in main_of(module).body.block.ops:
+        if isinstance(op, onnx.InitializerOp) and op.overridable is not None:
+            names.append(op.sym.data)
+            if op.sym.data not in overridden:
+                del op.properties["overridable"]
+    return names
 
 
 @dataclass(frozen=True)
@@ -237,6 +255,7 @@ def state_of(
 ) -> State:
     """A fresh compilation of a model, just imported."""
     module, weights = import_model(model)
+    keep_defaults(module, ())
     return State(module, weights, target or host_target(), Options(assume=tuple(assume), fuse=fuse, exact=exact))
 
 

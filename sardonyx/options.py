@@ -25,6 +25,8 @@ class Options:
     exact: bool = False
     fast_math: bool = False
     precision: str = "f32"
+    overridden: tuple[str, ...] = ()
+    """Initializers that the file lists as inputs and that the caller gives values for: these are inputs."""
 
 
 @cache

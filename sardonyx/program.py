@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import numpy as np
 
@@ -62,15 +62,43 @@ class Program:
     seconds: dict[str, float] = field(default_factory=dict[str, float])
     """What each step of the compilation took; empty where the program came from the cache."""
     origin: tuple[Model, Options] | None = None
-    """What it was compiled from, for the levels that `kernels` shows."""
+    """What it was compiled from, for the levels that `kernels` shows and for variants."""
+    _variants: dict[tuple[str, ...], Program] = field(default_factory=dict[tuple[str, ...], "Program"])
 
     def __call__(self, *args: object, **kwargs: object) -> dict[str, Any]:
         """Runs the model. Raises InputError for inputs that do not fit."""
+        if self.overridable and (given := self._overridden(args, kwargs)):
+            return self._variant(given)(*args, **kwargs)
         return self.loaded(*args, **kwargs)
 
     def run(self, names: Sequence[str] | None, feeds: Mapping[str, object]) -> list[Any]:
         """onnxruntime's shape of call: the outputs named, or all of them, as a list."""
+        if self.overridable and (given := self._overridden((feeds,), {})):
+            return self._variant(given).run(names, feeds)
         return self.loaded.run(names, feeds)
+
+    @property
+    def overridable(self) -> list[str]:
+        """Initializers that a call may give another value, by name; the first such call compiles a variant."""
+        return self.loaded.manifest["explain"].get("overridable", [])
+
+    def _overridden(self, args: tuple[object, ...], kwargs: Mapping[str, object]) -> tuple[str, ...]:
+        """The initializers that a call gives values for, in the model's order."""
+        named = set(kwargs)
+        for argument in args:
+            if isinstance(argument, Mapping):
+                named.update(cast("Mapping[str, object]", argument))
+        return tuple(n for n in self.overridable if n in named and n not in self.loaded.input_names)
+
+    def _variant(self, overridden: tuple[str, ...]) -> Program:
+        """The program in which these initializers are inputs."""
+        if overridden not in self._variants:
+            assert self.origin is not None
+            model, options = self.origin
+            self._variants[overridden] = compile_with(
+                model, replace(options, overridden=overridden), threads=self.threads
+            )
+        return self._variants[overridden]
 
     def run_into(self, outputs: Mapping[str, Array], feeds: Mapping[str, object]) -> None:
         """Runs the model and writes these outputs into the arrays given."""
@@ -142,6 +170,22 @@ def compile(
         fast_math=fast_math,
         precision=precision,
     )
+    return compile_with(
+        model, options, threads=threads, cache=cache, patterns=patterns, target=target, progress=progress
+    )
+
+
+def compile_with(
+    model: Model,
+    options: Options,
+    *,
+    threads: int | None = None,
+    cache: bool = True,
+    patterns: Sequence[Pattern] = (),
+    target: Target | None = None,
+    progress: Progress | None = None,
+) -> Program:
+    """`compile`, with its options as one value."""
     report = progress or (lambda phase, done, total: None)
     source = model_source(model)
     store = open_cache() if cache and not patterns else None  # a pattern's code has no key
