@@ -11,12 +11,12 @@ from xdsl.dialects.builtin import ModuleOp, TensorType, UnrankedTensorType
 from xdsl.ir import Attribute, Block, SSAValue
 
 from .dialects import onnx
-from .dialects.dims import dims_of
 from .dialects.onnx.model import main_of
 from .dialects.onnx.types import ELEMENT_CODES, OptionalType, SequenceType
 from .frontend.importer import import_model
 from .rewrites.infer import infer_shapes as infer_module
 from .rewrites.upgrade import upgrade_opset
+from .semantics.shapes.containers import ANY, container_dims
 
 
 def infer_shapes(model: ModelProto | str | Path | bytes) -> ModelProto:
@@ -84,11 +84,11 @@ def type_proto(type_: Attribute) -> TypeProto | None:
             proto.tensor_type.elem_type = ELEMENT_CODES[type_.element_type]
             if isinstance(type_, TensorType):
                 proto.tensor_type.shape.SetInParent()
-                for d in dims_of(type_):
+                for d in container_dims(type_):
                     dim = proto.tensor_type.shape.dim.add()
                     if d.is_const:
                         dim.dim_value = d.value
-                    else:
+                    elif d is not ANY:
                         dim.dim_param = str(d)
         case SequenceType():
             inner = type_proto(type_.element)

@@ -73,7 +73,7 @@ def if_(inference: Inference, c: Context) -> list[Attribute | None]:
     if known is not None:
         inference.decided[op] = known
         branches = {known: branches[known]}
-    failures = [inference.region(region, _branch_scope(c, truth, value)) for value, region in branches.items()]
+    failures = [_branch(inference, c, region, truth, value) for value, region in branches.items()]
     valid = [region for region, failure in zip(branches.values(), failures) if failure is None]
     if not valid:
         raise ShapeError(f"no branch can run: {failures[0]}")
@@ -90,15 +90,16 @@ def if_(inference: Inference, c: Context) -> list[Attribute | None]:
     return types
 
 
-def _branch_scope(c: Context, truth: bool | Truth | None, value: bool) -> Scope:
-    """What is known inside a branch: the condition, too."""
+def _branch(inference: Inference, c: Context, region: Region, truth: bool | Truth | None, value: bool) -> str | None:
+    """Infers a branch, in which the condition is known; what fails where it can never run."""
     inner = c.scope.inner()
-    if isinstance(truth, Truth):
+    if isinstance(truth, Truth) and not truth.limits:
         try:
             inner.facts.assume(truth.condition(value))
         except Contradiction as error:
-            raise ShapeError(str(error)) from error
-    return inner
+            inference.failed[region] = str(error)
+            return str(error)
+    return inference.region(region, inner)
 
 
 def _rank(type_: Attribute) -> int | None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from xdsl.dialects.builtin import UnrankedTensorType
 from xdsl.ir import Attribute
 
 from ...dialects import onnx
-from ...dialects.dims.expression import ONE, ZERO, Dim, dim_max, dim_min
+from ...dialects.dims.expression import ONE, ZERO, Dim, as_dim, dim_max, dim_min
 from .context import Context, Rules, ShapeError, Types, attribute_ints, static_shape
 
 
@@ -161,18 +161,26 @@ def squeeze(c: Context) -> Types:
         return [c.like(0, [d for d in x if c.scope.facts.prove_eq(d, 1).answer is False])]
     axes = c.known_ints(1)
     if axes is None:
-        return [UnrankedTensorType(c.element(0))]
+        return [_of_rank(c, lambda count: len(x) - count)]
     gone = {c.axis(a, len(x)) for a in axes}
     for a in sorted(gone):
         c.equal(x[a], ONE, f"axis {a} of Squeeze")
     return [c.like(0, [d for a, d in enumerate(x) if a not in gone])]
 
 
+def _of_rank(c: Context, rank: Callable[[int], int]) -> Attribute:
+    """The type where the axes in operand 1 are data, but perhaps not how many they are."""
+    count = static_shape(c.need(1))
+    if count is None:
+        return UnrankedTensorType(c.element(0))
+    return c.like(0, [c.fresh(0, a) for a in range(rank(count[0] if count else 1))])
+
+
 def unsqueeze(c: Context) -> Types:
     x = c.dims(0)
     axes = c.known_ints(1)
     if axes is None:
-        return [UnrankedTensorType(c.element(0))]
+        return [_of_rank(c, lambda count: len(x) + count)]
     rank = len(x) + len(axes)
     new = {c.axis(a, rank) for a in axes}
     if len(new) != len(axes):
@@ -234,8 +242,11 @@ def split(c: Context) -> Types:
     count = len(c.results)
     if c.has(1):
         sizes = c.ints(1)
-        if sizes is None or len(sizes) != count:
-            raise ShapeError(f"Split has {count} outputs and {'unknown' if sizes is None else len(sizes)} sizes")
+        if sizes is None:
+            c.equal(c.dims_of_rank(1, 1)[0], as_dim(count), "Split has a size for each output")
+            return [c.like(0, [c.fresh(i, a) if a == axis else d for a, d in enumerate(x)]) for i in range(count)]
+        if len(sizes) != count:
+            raise ShapeError(f"Split has {count} outputs and {len(sizes)} sizes")
         for s in sizes:
             c.at_most(0, s, "a size of Split")
         c.equal(x[axis], sum(sizes, ZERO), "the sizes of Split add up")
