@@ -63,13 +63,13 @@ def import_model(
 
 
 def _folder_of(source: object, folder: Path | None) -> Path | None:
-    return Path(source).parent if folder is None and isinstance(source, str | Path) else folder
+    return Path(source).absolute().parent if folder is None and isinstance(source, str | Path) else folder
 
 
 def open_source(source: str | Path | bytes | ModelProto) -> File:
     """The model's bytes."""
     if isinstance(source, str | Path):
-        return map_file(Path(source))
+        return map_file(Path(source).absolute())  # a later change of directory must not matter
     return File(source if isinstance(source, bytes) else source.SerializeToString(deterministic=True))
 
 

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
-from xdsl.dialects.builtin import DenseIntOrFPElementsAttr, FloatAttr, IntegerAttr
+from xdsl.dialects.builtin import (
+    ArrayAttr,
+    DenseArrayBase,
+    DenseIntOrFPElementsAttr,
+    FloatAttr,
+    IntegerAttr,
+    StringAttr,
+)
 from xdsl.ir import Attribute, SSAValue
 
 from ..dialects import dims, onnx
 from ..dialects.dims import Dim
-from ..dialects.onnx.types import WeightAttr
+from ..dialects.onnx.types import TextAttr, WeightAttr
 from .weights import WeightStore
 
 Array = np.ndarray[Any, Any]
@@ -38,22 +45,15 @@ def constant_value(value: SSAValue, weights: WeightStore | None = None) -> Array
             return np.array(attribute.value.data, np.int64)
         case FloatAttr():
             return np.array(attribute.value.data, np.float32)
-        case None | onnx.SparseAttr():
-            return None
+        case StringAttr() | TextAttr():
+            return np.array(attribute.data, object)
+        case DenseArrayBase():
+            array = cast("DenseArrayBase[Any]", attribute)
+            return np.frombuffer(array.data.data, onnx.numpy_dtype(array.elt_type))
+        case ArrayAttr():
+            return np.array([onnx.text_of(text) for text in attribute], object)
         case _:
-            return _array_of_list(onnx.plain(attribute))
-
-
-def _array_of_list(values: Any) -> Array | None:
-    if isinstance(values, str):
-        return np.array(values, object)
-    if not isinstance(values, list):
-        return None
-    if all(isinstance(v, int) for v in values):
-        return np.array(values, np.int64)
-    if all(isinstance(v, float) for v in values):
-        return np.array(values, np.float32)
-    return np.array(values, object)
+            return None
 
 
 def known_dims(value: SSAValue) -> tuple[Dim, ...] | None:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from typing import Any, ClassVar, Self, TypeVar, cast
 
-from xdsl.dialects.builtin import ArrayAttr, DenseArrayBase, IntegerAttr, ModuleOp
+from xdsl.dialects.builtin import ArrayAttr, DenseArrayBase, DictionaryAttr, IntegerAttr, ModuleOp
 from xdsl.ir import Attribute, BlockArgument, Operation, OpResult, Region, SSAValue
 from xdsl.irdl import IRDLOperation, irdl_op_definition
 from xdsl.parser import Parser, UnresolvedOperand
@@ -347,13 +347,16 @@ def attr(op: Operation, name: str) -> Any:
 
     int, float, str (bytes that are no UTF-8 as surrogates), list, ndarray for a dense tensor.  What has no plain form
     (a weight's handle, a reference to a function's attribute, a type) is given as the attribute.  Raises KeyError where
-    the op's schema has no such attribute.
+    the op's schema has no such attribute, or, for an operator without a schema, the node.
     """
     value = op.properties.get(name)
     if value is not None:
         return plain(value)
     if isinstance(op, OnnxOp):
         return op.default(name)
+    found = op.properties.get("attributes")  # of an operator without a schema
+    if isinstance(found, DictionaryAttr):
+        return plain(found.data[name])
     raise KeyError(name)
 
 
