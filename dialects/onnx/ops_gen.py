@@ -41,63 +41,63 @@ from .schema import (
 
 _OPT, _VAR = Arity.OPTIONAL, Arity.VARIADIC
 
-_T0 = "tensor: bfloat16 double float float16 int16 int32 int64 int8 uint16 uint32 uint64 uint8"
-_T1 = "tensor: bfloat16 double float float16"
-_T2 = "tensor: int64"
-_T3 = "tensor: bool"
-_T4 = "tensor: bfloat16 bool double float float16 int16 int32 int64 int8 uint16 uint32 uint64 uint8"
-_T5 = "tensor: bfloat16 bool complex128 complex64 double float float16 float4e2m1 float8e4m3fn float8e4m3fnuz float8e5m2 float8e5m2fnuz float8e8m0 int16 int2 int32 int4 int64 int8 uint16 uint2 uint32 uint4 uint64 uint8"
-_T6 = "tensor: int16 int32 int64 int8 uint16 uint32 uint64 uint8"
-_T7 = "tensor: int32 int64"
-_T8 = "tensor: bfloat16 bool double float float16 float4e2m1 float6e2m3 float6e3m2 float8e4m3fn float8e4m3fnuz float8e5m2 float8e5m2fnuz float8e8m0 int16 int2 int32 int4 int64 int8 string uint16 uint2 uint32 uint4 uint64 uint8"
-_T9 = "tensor: bfloat16 bool double float float16 float4e2m1 float8e4m3fn float8e4m3fnuz float8e5m2 float8e5m2fnuz float8e8m0 int16 int2 int32 int4 int64 int8 string uint16 uint2 uint32 uint4 uint64 uint8"
-_T10 = "tensor: bfloat16 float float16"
-_T11 = "tensor: bfloat16 bool complex128 complex64 double float float16 int16 int32 int64 int8 string uint16 uint32 uint64 uint8"
-_T12 = "seq(tensor): bool complex128 complex64 double float float16 int16 int32 int64 int8 string uint16 uint32 uint64 uint8"
-_T13 = "tensor: bool complex128 complex64 double float float16 int16 int32 int64 int8 string uint16 uint32 uint64 uint8"
-_T14 = "tensor: bfloat16 bool complex128 complex64 double float float16 float4e2m1 float8e4m3fn float8e4m3fnuz float8e5m2 float8e5m2fnuz float8e8m0 int16 int2 int32 int4 int64 int8 string uint16 uint2 uint32 uint4 uint64 uint8"
-_T15 = "tensor: bfloat16 bool double float float16 float4e2m1 float8e4m3fn float8e4m3fnuz float8e5m2 float8e5m2fnuz float8e8m0 int16 int2 int32 int4 int64 int8 uint16 uint2 uint32 uint4 uint64 uint8"
-_T16 = "tensor: int8 uint8"
-_T17 = "tensor: int32"
-_T18 = "tensor: bfloat16 double float float16 int32 int64 uint32 uint64"
-_T19 = "tensor: float4e2m1 float6e2m3 float6e3m2 float8e4m3fn float8e4m3fnuz float8e5m2 float8e5m2fnuz int16 int2 int32 int4 int8 uint16 uint2 uint4 uint8"
-_T20 = "tensor: bfloat16 float float16 float8e8m0"
-_T21 = "tensor: bfloat16 double float float16 float8e4m3fn float8e4m3fnuz float8e5m2 float8e5m2fnuz"
-_T22 = "tensor: float"
-_T23 = "tensor: uint8"
-_T24 = "tensor: bfloat16 bool double float float16 int16 int32 int64 int8 string uint16 uint32 uint64 uint8"
-_T25 = "optional(seq(tensor)): bool complex128 complex64 double float float16 int16 int32 int64 int8 string uint16 uint32 uint64 uint8; optional(tensor): bool complex128 complex64 double float float16 int16 int32 int64 int8 string uint16 uint32 uint64 uint8; seq(tensor): bool complex128 complex64 double float float16 int16 int32 int64 int8 string uint16 uint32 uint64 uint8; tensor: bfloat16 bool complex128 complex64 double float float16 float4e2m1 float8e4m3fn float8e4m3fnuz float8e5m2 float8e5m2fnuz float8e8m0 int16 int2 int32 int4 int64 int8 string uint16 uint2 uint32 uint4 uint64 uint8"
-_T26 = "optional(seq(tensor)): bfloat16 bool complex128 complex64 double float float16 int16 int32 int64 int8 string uint16 uint32 uint64 uint8; optional(tensor): bfloat16 bool complex128 complex64 double float float16 float4e2m1 float8e4m3fn float8e4m3fnuz float8e5m2 float8e5m2fnuz float8e8m0 int16 int2 int32 int4 int64 int8 string uint16 uint2 uint32 uint4 uint64 uint8; seq(tensor): bfloat16 bool complex128 complex64 double float float16 float4e2m1 float8e4m3fn float8e4m3fnuz float8e5m2 float8e5m2fnuz float8e8m0 int16 int2 int32 int4 int64 int8 string uint16 uint2 uint32 uint4 uint64 uint8; tensor: bfloat16 bool complex128 complex64 double float float16 float4e2m1 float8e4m3fn float8e4m3fnuz float8e5m2 float8e5m2fnuz float8e8m0 int16 int2 int32 int4 int64 int8 string uint16 uint2 uint32 uint4 uint64 uint8"
-_T27 = "tensor: bfloat16 float"
-_T28 = "tensor: bfloat16 double float float16 int8 uint8"
-_T29 = "tensor: bfloat16 double float float16 int16 int32 int64 int8"
-_T30 = "tensor: double float float16 int16 int32 int64 int8 uint16 uint32 uint64 uint8"
-_T31 = "seq(tensor): bfloat16 bool complex128 complex64 double float float16 float4e2m1 float6e2m3 float6e3m2 float8e4m3fn float8e4m3fnuz float8e5m2 float8e5m2fnuz float8e8m0 int16 int2 int32 int4 int64 int8 string uint16 uint2 uint32 uint4 uint64 uint8; tensor: bfloat16 bool complex128 complex64 double float float16 float4e2m1 float6e2m3 float6e3m2 float8e4m3fn float8e4m3fnuz float8e5m2 float8e5m2fnuz float8e8m0 int16 int2 int32 int4 int64 int8 string uint16 uint2 uint32 uint4 uint64 uint8"
-_T32 = "optional(seq(tensor)): bfloat16 bool complex128 complex64 double float float16 float4e2m1 float6e2m3 float6e3m2 float8e4m3fn float8e4m3fnuz float8e5m2 float8e5m2fnuz float8e8m0 int16 int2 int32 int4 int64 int8 string uint16 uint2 uint32 uint4 uint64 uint8; optional(tensor): bfloat16 bool complex128 complex64 double float float16 float4e2m1 float6e2m3 float6e3m2 float8e4m3fn float8e4m3fnuz float8e5m2 float8e5m2fnuz float8e8m0 int16 int2 int32 int4 int64 int8 string uint16 uint2 uint32 uint4 uint64 uint8"
-_T33 = "optional(seq(tensor)): bfloat16 bool complex128 complex64 double float float16 float4e2m1 float6e2m3 float6e3m2 float8e4m3fn float8e4m3fnuz float8e5m2 float8e5m2fnuz float8e8m0 int16 int2 int32 int4 int64 int8 string uint16 uint2 uint32 uint4 uint64 uint8; optional(tensor): bfloat16 bool complex128 complex64 double float float16 float4e2m1 float6e2m3 float6e3m2 float8e4m3fn float8e4m3fnuz float8e5m2 float8e5m2fnuz float8e8m0 int16 int2 int32 int4 int64 int8 string uint16 uint2 uint32 uint4 uint64 uint8; seq(tensor): bfloat16 bool complex128 complex64 double float float16 float4e2m1 float6e2m3 float6e3m2 float8e4m3fn float8e4m3fnuz float8e5m2 float8e5m2fnuz float8e8m0 int16 int2 int32 int4 int64 int8 string uint16 uint2 uint32 uint4 uint64 uint8; tensor: bfloat16 bool complex128 complex64 double float float16 float4e2m1 float6e2m3 float6e3m2 float8e4m3fn float8e4m3fnuz float8e5m2 float8e5m2fnuz float8e8m0 int16 int2 int32 int4 int64 int8 string uint16 uint2 uint32 uint4 uint64 uint8"
-_T34 = "tensor: bfloat16 double float float16 int32 int64"
-_T35 = "tensor: float8e4m3fn float8e4m3fnuz float8e5m2 float8e5m2fnuz int8 uint8"
-_T36 = "tensor: bfloat16 float float16 int32"
-_T37 = "tensor: bfloat16 float float16 float8e8m0 int32"
-_T38 = "tensor: float4e2m1 float6e2m3 float6e3m2 float8e4m3fn float8e4m3fnuz float8e5m2 float8e5m2fnuz int16 int2 int4 int8 uint16 uint2 uint4 uint8"
-_T39 = "tensor: bfloat16 double float float16 int16 int32 int64"
-_T40 = "tensor: bfloat16 bool double float float16 int32 int64 int8 uint32 uint64 uint8"
-_T41 = "tensor: string"
-_T42 = "tensor: double float float16"
-_T43 = "seq(tensor): bool complex128 complex64 double float float16 int16 int32 int64 int8 string uint16 uint32 uint64 uint8; tensor: bool complex128 complex64 double float float16 int16 int32 int64 int8 string uint16 uint32 uint64 uint8"
-_T44 = "seq(tensor): bfloat16 bool complex128 complex64 double float float16 int16 int32 int64 int8 string uint16 uint32 uint64 uint8"
-_T45 = "tensor: bfloat16 bool complex128 complex64 double float float16 float4e2m1 float8e4m3fn float8e4m3fnuz float8e5m2 float8e5m2fnuz float8e8m0 int16 int32 int4 int64 int8 string uint16 uint32 uint4 uint64 uint8"
-_T46 = "tensor: int32 int64 string"
-_T47 = "tensor: double float int32 int64 string"
-_T48 = "tensor: double float int32 int64"
-_T49 = "map(int64, float); map(int64, string)"
-_T50 = "tensor: float int64 string"
-_T51 = "tensor: int64 string"
-_T52 = "map(int64, double); map(int64, float); map(int64, string); map(string, double); map(string, float); map(string, int64)"
-_T53 = "tensor: double float int64 string"
-_T54 = "tensor: double float int16 int32 int64 string"
-_T55 = "seq(map(int64, float)); seq(map(string, float))"
-_T56 = "tensor: double float"
+_T0 = 'tensor: bfloat16 double float float16 int16 int32 int64 int8 uint16 uint32 uint64 uint8'
+_T1 = 'tensor: bfloat16 double float float16'
+_T2 = 'tensor: int64'
+_T3 = 'tensor: bool'
+_T4 = 'tensor: bfloat16 bool double float float16 int16 int32 int64 int8 uint16 uint32 uint64 uint8'
+_T5 = 'tensor: bfloat16 bool complex128 complex64 double float float16 float4e2m1 float8e4m3fn float8e4m3fnuz float8e5m2 float8e5m2fnuz float8e8m0 int16 int2 int32 int4 int64 int8 uint16 uint2 uint32 uint4 uint64 uint8'
+_T6 = 'tensor: int16 int32 int64 int8 uint16 uint32 uint64 uint8'
+_T7 = 'tensor: int32 int64'
+_T8 = 'tensor: bfloat16 bool double float float16 float4e2m1 float6e2m3 float6e3m2 float8e4m3fn float8e4m3fnuz float8e5m2 float8e5m2fnuz float8e8m0 int16 int2 int32 int4 int64 int8 string uint16 uint2 uint32 uint4 uint64 uint8'
+_T9 = 'tensor: bfloat16 bool double float float16 float4e2m1 float8e4m3fn float8e4m3fnuz float8e5m2 float8e5m2fnuz float8e8m0 int16 int2 int32 int4 int64 int8 string uint16 uint2 uint32 uint4 uint64 uint8'
+_T10 = 'tensor: bfloat16 float float16'
+_T11 = 'tensor: bfloat16 bool complex128 complex64 double float float16 int16 int32 int64 int8 string uint16 uint32 uint64 uint8'
+_T12 = 'seq(tensor): bool complex128 complex64 double float float16 int16 int32 int64 int8 string uint16 uint32 uint64 uint8'
+_T13 = 'tensor: bool complex128 complex64 double float float16 int16 int32 int64 int8 string uint16 uint32 uint64 uint8'
+_T14 = 'tensor: bfloat16 bool complex128 complex64 double float float16 float4e2m1 float8e4m3fn float8e4m3fnuz float8e5m2 float8e5m2fnuz float8e8m0 int16 int2 int32 int4 int64 int8 string uint16 uint2 uint32 uint4 uint64 uint8'
+_T15 = 'tensor: bfloat16 bool double float float16 float4e2m1 float8e4m3fn float8e4m3fnuz float8e5m2 float8e5m2fnuz float8e8m0 int16 int2 int32 int4 int64 int8 uint16 uint2 uint32 uint4 uint64 uint8'
+_T16 = 'tensor: int8 uint8'
+_T17 = 'tensor: int32'
+_T18 = 'tensor: bfloat16 double float float16 int32 int64 uint32 uint64'
+_T19 = 'tensor: float4e2m1 float6e2m3 float6e3m2 float8e4m3fn float8e4m3fnuz float8e5m2 float8e5m2fnuz int16 int2 int32 int4 int8 uint16 uint2 uint4 uint8'
+_T20 = 'tensor: bfloat16 float float16 float8e8m0'
+_T21 = 'tensor: bfloat16 double float float16 float8e4m3fn float8e4m3fnuz float8e5m2 float8e5m2fnuz'
+_T22 = 'tensor: float'
+_T23 = 'tensor: uint8'
+_T24 = 'tensor: bfloat16 bool double float float16 int16 int32 int64 int8 string uint16 uint32 uint64 uint8'
+_T25 = 'optional(seq(tensor)): bool complex128 complex64 double float float16 int16 int32 int64 int8 string uint16 uint32 uint64 uint8; optional(tensor): bool complex128 complex64 double float float16 int16 int32 int64 int8 string uint16 uint32 uint64 uint8; seq(tensor): bool complex128 complex64 double float float16 int16 int32 int64 int8 string uint16 uint32 uint64 uint8; tensor: bfloat16 bool complex128 complex64 double float float16 float4e2m1 float8e4m3fn float8e4m3fnuz float8e5m2 float8e5m2fnuz float8e8m0 int16 int2 int32 int4 int64 int8 string uint16 uint2 uint32 uint4 uint64 uint8'
+_T26 = 'optional(seq(tensor)): bfloat16 bool complex128 complex64 double float float16 int16 int32 int64 int8 string uint16 uint32 uint64 uint8; optional(tensor): bfloat16 bool complex128 complex64 double float float16 float4e2m1 float8e4m3fn float8e4m3fnuz float8e5m2 float8e5m2fnuz float8e8m0 int16 int2 int32 int4 int64 int8 string uint16 uint2 uint32 uint4 uint64 uint8; seq(tensor): bfloat16 bool complex128 complex64 double float float16 float4e2m1 float8e4m3fn float8e4m3fnuz float8e5m2 float8e5m2fnuz float8e8m0 int16 int2 int32 int4 int64 int8 string uint16 uint2 uint32 uint4 uint64 uint8; tensor: bfloat16 bool complex128 complex64 double float float16 float4e2m1 float8e4m3fn float8e4m3fnuz float8e5m2 float8e5m2fnuz float8e8m0 int16 int2 int32 int4 int64 int8 string uint16 uint2 uint32 uint4 uint64 uint8'
+_T27 = 'tensor: bfloat16 float'
+_T28 = 'tensor: bfloat16 double float float16 int8 uint8'
+_T29 = 'tensor: bfloat16 double float float16 int16 int32 int64 int8'
+_T30 = 'tensor: double float float16 int16 int32 int64 int8 uint16 uint32 uint64 uint8'
+_T31 = 'seq(tensor): bfloat16 bool complex128 complex64 double float float16 float4e2m1 float6e2m3 float6e3m2 float8e4m3fn float8e4m3fnuz float8e5m2 float8e5m2fnuz float8e8m0 int16 int2 int32 int4 int64 int8 string uint16 uint2 uint32 uint4 uint64 uint8; tensor: bfloat16 bool complex128 complex64 double float float16 float4e2m1 float6e2m3 float6e3m2 float8e4m3fn float8e4m3fnuz float8e5m2 float8e5m2fnuz float8e8m0 int16 int2 int32 int4 int64 int8 string uint16 uint2 uint32 uint4 uint64 uint8'
+_T32 = 'optional(seq(tensor)): bfloat16 bool complex128 complex64 double float float16 float4e2m1 float6e2m3 float6e3m2 float8e4m3fn float8e4m3fnuz float8e5m2 float8e5m2fnuz float8e8m0 int16 int2 int32 int4 int64 int8 string uint16 uint2 uint32 uint4 uint64 uint8; optional(tensor): bfloat16 bool complex128 complex64 double float float16 float4e2m1 float6e2m3 float6e3m2 float8e4m3fn float8e4m3fnuz float8e5m2 float8e5m2fnuz float8e8m0 int16 int2 int32 int4 int64 int8 string uint16 uint2 uint32 uint4 uint64 uint8'
+_T33 = 'optional(seq(tensor)): bfloat16 bool complex128 complex64 double float float16 float4e2m1 float6e2m3 float6e3m2 float8e4m3fn float8e4m3fnuz float8e5m2 float8e5m2fnuz float8e8m0 int16 int2 int32 int4 int64 int8 string uint16 uint2 uint32 uint4 uint64 uint8; optional(tensor): bfloat16 bool complex128 complex64 double float float16 float4e2m1 float6e2m3 float6e3m2 float8e4m3fn float8e4m3fnuz float8e5m2 float8e5m2fnuz float8e8m0 int16 int2 int32 int4 int64 int8 string uint16 uint2 uint32 uint4 uint64 uint8; seq(tensor): bfloat16 bool complex128 complex64 double float float16 float4e2m1 float6e2m3 float6e3m2 float8e4m3fn float8e4m3fnuz float8e5m2 float8e5m2fnuz float8e8m0 int16 int2 int32 int4 int64 int8 string uint16 uint2 uint32 uint4 uint64 uint8; tensor: bfloat16 bool complex128 complex64 double float float16 float4e2m1 float6e2m3 float6e3m2 float8e4m3fn float8e4m3fnuz float8e5m2 float8e5m2fnuz float8e8m0 int16 int2 int32 int4 int64 int8 string uint16 uint2 uint32 uint4 uint64 uint8'
+_T34 = 'tensor: bfloat16 double float float16 int32 int64'
+_T35 = 'tensor: float8e4m3fn float8e4m3fnuz float8e5m2 float8e5m2fnuz int8 uint8'
+_T36 = 'tensor: bfloat16 float float16 int32'
+_T37 = 'tensor: bfloat16 float float16 float8e8m0 int32'
+_T38 = 'tensor: float4e2m1 float6e2m3 float6e3m2 float8e4m3fn float8e4m3fnuz float8e5m2 float8e5m2fnuz int16 int2 int4 int8 uint16 uint2 uint4 uint8'
+_T39 = 'tensor: bfloat16 double float float16 int16 int32 int64'
+_T40 = 'tensor: bfloat16 bool double float float16 int32 int64 int8 uint32 uint64 uint8'
+_T41 = 'tensor: string'
+_T42 = 'tensor: double float float16'
+_T43 = 'seq(tensor): bool complex128 complex64 double float float16 int16 int32 int64 int8 string uint16 uint32 uint64 uint8; tensor: bool complex128 complex64 double float float16 int16 int32 int64 int8 string uint16 uint32 uint64 uint8'
+_T44 = 'seq(tensor): bfloat16 bool complex128 complex64 double float float16 int16 int32 int64 int8 string uint16 uint32 uint64 uint8'
+_T45 = 'tensor: bfloat16 bool complex128 complex64 double float float16 float4e2m1 float8e4m3fn float8e4m3fnuz float8e5m2 float8e5m2fnuz float8e8m0 int16 int32 int4 int64 int8 string uint16 uint32 uint4 uint64 uint8'
+_T46 = 'tensor: int32 int64 string'
+_T47 = 'tensor: double float int32 int64 string'
+_T48 = 'tensor: double float int32 int64'
+_T49 = 'map(int64, float); map(int64, string)'
+_T50 = 'tensor: float int64 string'
+_T51 = 'tensor: int64 string'
+_T52 = 'map(int64, double); map(int64, float); map(int64, string); map(string, double); map(string, float); map(string, int64)'
+_T53 = 'tensor: double float int64 string'
+_T54 = 'tensor: double float int16 int32 int64 string'
+_T55 = 'seq(map(int64, float)); seq(map(string, float))'
+_T56 = 'tensor: double float'
 
 
 @onnx_op
@@ -109,17 +109,12 @@ class AbsOp(OnnxOp):
     Y = result_def()
     traits = PURE
     SCHEMA: ClassVar[Schema] = Schema(
-        "Abs",
-        "",
-        13,
-        6,
-        (Formal("X", "T"),),
-        (Formal("Y", "T"),),
+        'Abs', '', 13, 6,
+        (Formal('X', 'T'),),
+        (Formal('Y', 'T'),),
         {},
-        {"T": _T0},
-        1,
-        1,
-        1,
+        {'T': _T0},
+        1, 1, 1,
     )
 
 
@@ -132,17 +127,12 @@ class AcosOp(OnnxOp):
     output = result_def()
     traits = PURE
     SCHEMA: ClassVar[Schema] = Schema(
-        "Acos",
-        "",
-        22,
-        7,
-        (Formal("input", "T"),),
-        (Formal("output", "T"),),
+        'Acos', '', 22, 7,
+        (Formal('input', 'T'),),
+        (Formal('output', 'T'),),
         {},
-        {"T": _T1},
-        1,
-        1,
-        7,
+        {'T': _T1},
+        1, 1, 7,
     )
 
 
@@ -155,17 +145,12 @@ class AcoshOp(OnnxOp):
     output = result_def()
     traits = PURE
     SCHEMA: ClassVar[Schema] = Schema(
-        "Acosh",
-        "",
-        22,
-        9,
-        (Formal("input", "T"),),
-        (Formal("output", "T"),),
+        'Acosh', '', 22, 9,
+        (Formal('input', 'T'),),
+        (Formal('output', 'T'),),
         {},
-        {"T": _T1},
-        1,
-        1,
-        9,
+        {'T': _T1},
+        1, 1, 9,
     )
 
 
@@ -179,20 +164,12 @@ class AddOp(OnnxOp):
     C = result_def()
     traits = PURE
     SCHEMA: ClassVar[Schema] = Schema(
-        "Add",
-        "",
-        14,
-        7,
-        (
-            Formal("A", "T"),
-            Formal("B", "T"),
-        ),
-        (Formal("C", "T"),),
+        'Add', '', 14, 7,
+        (Formal('A', 'T'), Formal('B', 'T'),),
+        (Formal('C', 'T'),),
         {},
-        {"T": _T0},
-        2,
-        1,
-        1,
+        {'T': _T0},
+        2, 1, 1,
     )
 
 
@@ -207,22 +184,14 @@ class AffineGridOp(OnnxOp):
     align_corners = opt_prop_def(INT)
     traits = PURE
     SCHEMA: ClassVar[Schema] = Schema(
-        "AffineGrid",
-        "",
-        20,
-        20,
-        (
-            Formal("theta", "T1"),
-            Formal("size", "T2"),
-        ),
-        (Formal("grid", "T1"),),
+        'AffineGrid', '', 20, 20,
+        (Formal('theta', 'T1'), Formal('size', 'T2'),),
+        (Formal('grid', 'T1'),),
         {
-            "align_corners": AttributeSpec("INT", False, 0),
+            'align_corners': AttributeSpec('INT', False, 0),
         },
-        {"T1": _T1, "T2": _T2},
-        2,
-        1,
-        20,
+        {'T1': _T1, 'T2': _T2},
+        2, 1, 20,
     )
 
 
@@ -236,20 +205,12 @@ class AndOp(OnnxOp):
     C = result_def()
     traits = PURE
     SCHEMA: ClassVar[Schema] = Schema(
-        "And",
-        "",
-        7,
-        7,
-        (
-            Formal("A", "T"),
-            Formal("B", "T"),
-        ),
-        (Formal("C", "T1"),),
+        'And', '', 7, 7,
+        (Formal('A', 'T'), Formal('B', 'T'),),
+        (Formal('C', 'T1'),),
         {},
-        {"T": _T3, "T1": _T3},
-        2,
-        1,
-        1,
+        {'T': _T3, 'T1': _T3},
+        2, 1, 1,
     )
 
 
@@ -265,21 +226,16 @@ class ArgMaxOp(OnnxOp):
     axis = opt_prop_def(INT)
     traits = PURE
     SCHEMA: ClassVar[Schema] = Schema(
-        "ArgMax",
-        "",
-        13,
-        1,
-        (Formal("data", "T"),),
-        (Formal("reduced", "tensor(int64)"),),
+        'ArgMax', '', 13, 1,
+        (Formal('data', 'T'),),
+        (Formal('reduced', 'tensor(int64)'),),
         {
-            "select_last_index": AttributeSpec("INT", False, 0),
-            "keepdims": AttributeSpec("INT", False, 1),
-            "axis": AttributeSpec("INT", False, 0),
+            'select_last_index': AttributeSpec('INT', False, 0),
+            'keepdims': AttributeSpec('INT', False, 1),
+            'axis': AttributeSpec('INT', False, 0),
         },
-        {"T": _T0},
-        1,
-        1,
-        1,
+        {'T': _T0},
+        1, 1, 1,
     )
 
 
@@ -295,21 +251,16 @@ class ArgMinOp(OnnxOp):
     axis = opt_prop_def(INT)
     traits = PURE
     SCHEMA: ClassVar[Schema] = Schema(
-        "ArgMin",
-        "",
-        13,
-        1,
-        (Formal("data", "T"),),
-        (Formal("reduced", "tensor(int64)"),),
+        'ArgMin', '', 13, 1,
+        (Formal('data', 'T'),),
+        (Formal('reduced', 'tensor(int64)'),),
         {
-            "select_last_index": AttributeSpec("INT", False, 0),
-            "keepdims": AttributeSpec("INT", False, 1),
-            "axis": AttributeSpec("INT", False, 0),
+            'select_last_index': AttributeSpec('INT', False, 0),
+            'keepdims': AttributeSpec('INT', False, 1),
+            'axis': AttributeSpec('INT', False, 0),
         },
-        {"T": _T0},
-        1,
-        1,
-        1,
+        {'T': _T0},
+        1, 1, 1,
     )
 
 
@@ -322,17 +273,12 @@ class AsinOp(OnnxOp):
     output = result_def()
     traits = PURE
     SCHEMA: ClassVar[Schema] = Schema(
-        "Asin",
-        "",
-        22,
-        7,
-        (Formal("input", "T"),),
-        (Formal("output", "T"),),
+        'Asin', '', 22, 7,
+        (Formal('input', 'T'),),
+        (Formal('output', 'T'),),
         {},
-        {"T": _T1},
-        1,
-        1,
-        7,
+        {'T': _T1},
+        1, 1, 7,
     )
 
 
@@ -345,17 +291,12 @@ class AsinhOp(OnnxOp):
     output = result_def()
     traits = PURE
     SCHEMA: ClassVar[Schema] = Schema(
-        "Asinh",
-        "",
-        22,
-        9,
-        (Formal("input", "T"),),
-        (Formal("output", "T"),),
+        'Asinh', '', 22, 9,
+        (Formal('input', 'T'),),
+        (Formal('output', 'T'),),
         {},
-        {"T": _T1},
-        1,
-        1,
-        9,
+        {'T': _T1},
+        1, 1, 9,
     )
 
 
@@ -368,17 +309,12 @@ class AtanOp(OnnxOp):
     output = result_def()
     traits = PURE
     SCHEMA: ClassVar[Schema] = Schema(
-        "Atan",
-        "",
-        22,
-        7,
-        (Formal("input", "T"),),
-        (Formal("output", "T"),),
+        'Atan', '', 22, 7,
+        (Formal('input', 'T'),),
+        (Formal('output', 'T'),),
         {},
-        {"T": _T1},
-        1,
-        1,
-        7,
+        {'T': _T1},
+        1, 1, 7,
     )
 
 
@@ -391,17 +327,12 @@ class AtanhOp(OnnxOp):
     output = result_def()
     traits = PURE
     SCHEMA: ClassVar[Schema] = Schema(
-        "Atanh",
-        "",
-        22,
-        9,
-        (Formal("input", "T"),),
-        (Formal("output", "T"),),
+        'Atanh', '', 22, 9,
+        (Formal('input', 'T'),),
+        (Formal('output', 'T'),),
         {},
-        {"T": _T1},
-        1,
-        1,
-        9,
+        {'T': _T1},
+        1, 1, 9,
     )
 
 
@@ -431,45 +362,24 @@ class AttentionOp(OnnxOp):
     scale = opt_prop_def(FLOAT)
     is_causal = opt_prop_def(INT)
     traits = PURE
-    irdl_options = (
-        AttrSizedOperandSegments(as_property=True),
-        AttrSizedResultSegments(as_property=True),
-    )
+    irdl_options = (AttrSizedOperandSegments(as_property=True), AttrSizedResultSegments(as_property=True),)
     SCHEMA: ClassVar[Schema] = Schema(
-        "Attention",
-        "",
-        25,
-        23,
-        (
-            Formal("Q", "T1"),
-            Formal("K", "T1"),
-            Formal("V", "T2"),
-            Formal("attn_mask", "U", _OPT),
-            Formal("past_key", "T1", _OPT),
-            Formal("past_value", "T2", _OPT),
-            Formal("nonpad_kv_seqlen", "tensor(int64)", _OPT),
-        ),
-        (
-            Formal("Y", "T1"),
-            Formal("present_key", "T1", _OPT),
-            Formal("present_value", "T2", _OPT),
-            Formal("qk_matmul_output", "T1", _OPT),
-        ),
+        'Attention', '', 25, 23,
+        (Formal('Q', 'T1'), Formal('K', 'T1'), Formal('V', 'T2'), Formal('attn_mask', 'U', _OPT), Formal('past_key', 'T1', _OPT), Formal('past_value', 'T2', _OPT), Formal('nonpad_kv_seqlen', 'tensor(int64)', _OPT),),
+        (Formal('Y', 'T1'), Formal('present_key', 'T1', _OPT), Formal('present_value', 'T2', _OPT), Formal('qk_matmul_output', 'T1', _OPT),),
         {
-            "right_window_size": AttributeSpec("INT", False, -1),
-            "left_window_size": AttributeSpec("INT", False, -1),
-            "qk_matmul_output_mode": AttributeSpec("INT", False, 0),
-            "softcap": AttributeSpec("FLOAT", False, 0.0),
-            "softmax_precision": AttributeSpec("INT"),
-            "kv_num_heads": AttributeSpec("INT"),
-            "q_num_heads": AttributeSpec("INT"),
-            "scale": AttributeSpec("FLOAT"),
-            "is_causal": AttributeSpec("INT", False, 0),
+            'right_window_size': AttributeSpec('INT', False, -1),
+            'left_window_size': AttributeSpec('INT', False, -1),
+            'qk_matmul_output_mode': AttributeSpec('INT', False, 0),
+            'softcap': AttributeSpec('FLOAT', False, 0.0),
+            'softmax_precision': AttributeSpec('INT'),
+            'kv_num_heads': AttributeSpec('INT'),
+            'q_num_heads': AttributeSpec('INT'),
+            'scale': AttributeSpec('FLOAT'),
+            'is_causal': AttributeSpec('INT', False, 0),
         },
-        {"T1": _T1, "T2": _T1, "U": _T4},
-        3,
-        1,
-        23,
+        {'T1': _T1, 'T2': _T1, 'U': _T4},
+        3, 1, 23,
     )
 
 
@@ -489,25 +399,20 @@ class AveragePoolOp(OnnxOp):
     kernel_shape = prop_def(INTS)
     traits = PURE
     SCHEMA: ClassVar[Schema] = Schema(
-        "AveragePool",
-        "",
-        22,
-        1,
-        (Formal("X", "T"),),
-        (Formal("Y", "T"),),
+        'AveragePool', '', 22, 1,
+        (Formal('X', 'T'),),
+        (Formal('Y', 'T'),),
         {
-            "count_include_pad": AttributeSpec("INT", False, 0),
-            "dilations": AttributeSpec("INTS"),
-            "ceil_mode": AttributeSpec("INT", False, 0),
-            "pads": AttributeSpec("INTS"),
-            "auto_pad": AttributeSpec("STRING", False, "NOTSET"),
-            "strides": AttributeSpec("INTS"),
-            "kernel_shape": AttributeSpec("INTS", True),
+            'count_include_pad': AttributeSpec('INT', False, 0),
+            'dilations': AttributeSpec('INTS'),
+            'ceil_mode': AttributeSpec('INT', False, 0),
+            'pads': AttributeSpec('INTS'),
+            'auto_pad': AttributeSpec('STRING', False, 'NOTSET'),
+            'strides': AttributeSpec('INTS'),
+            'kernel_shape': AttributeSpec('INTS', True),
         },
-        {"T": _T1},
-        1,
-        1,
-        1,
+        {'T': _T1},
+        1, 1, 1,
     )
 
 
@@ -530,31 +435,16 @@ class BatchNormalizationOp(OnnxOp):
     traits = PURE
     irdl_options = (AttrSizedResultSegments(as_property=True),)
     SCHEMA: ClassVar[Schema] = Schema(
-        "BatchNormalization",
-        "",
-        15,
-        14,
-        (
-            Formal("X", "T"),
-            Formal("scale", "T1"),
-            Formal("B", "T1"),
-            Formal("input_mean", "T2"),
-            Formal("input_var", "T2"),
-        ),
-        (
-            Formal("Y", "T"),
-            Formal("running_mean", "T2", _OPT),
-            Formal("running_var", "T2", _OPT),
-        ),
+        'BatchNormalization', '', 15, 14,
+        (Formal('X', 'T'), Formal('scale', 'T1'), Formal('B', 'T1'), Formal('input_mean', 'T2'), Formal('input_var', 'T2'),),
+        (Formal('Y', 'T'), Formal('running_mean', 'T2', _OPT), Formal('running_var', 'T2', _OPT),),
         {
-            "training_mode": AttributeSpec("INT", False, 0),
-            "momentum": AttributeSpec("FLOAT", False, 0.9),
-            "epsilon": AttributeSpec("FLOAT", False, 1e-05),
+            'training_mode': AttributeSpec('INT', False, 0),
+            'momentum': AttributeSpec('FLOAT', False, 0.9),
+            'epsilon': AttributeSpec('FLOAT', False, 1e-05),
         },
-        {"T": _T1, "T1": _T1, "T2": _T1},
-        5,
-        1,
-        1,
+        {'T': _T1, 'T1': _T1, 'T2': _T1},
+        5, 1, 1,
     )
 
 
@@ -568,20 +458,15 @@ class BernoulliOp(OnnxOp):
     dtype = opt_prop_def(INT)
     seed = opt_prop_def(FLOAT)
     SCHEMA: ClassVar[Schema] = Schema(
-        "Bernoulli",
-        "",
-        22,
-        15,
-        (Formal("input", "T1"),),
-        (Formal("output", "T2"),),
+        'Bernoulli', '', 22, 15,
+        (Formal('input', 'T1'),),
+        (Formal('output', 'T2'),),
         {
-            "dtype": AttributeSpec("INT"),
-            "seed": AttributeSpec("FLOAT"),
+            'dtype': AttributeSpec('INT'),
+            'seed': AttributeSpec('FLOAT'),
         },
-        {"T1": _T1, "T2": _T4},
-        1,
-        1,
-        15,
+        {'T1': _T1, 'T2': _T4},
+        1, 1, 15,
     )
 
 
@@ -595,19 +480,14 @@ class BitCastOp(OnnxOp):
     to = prop_def(INT)
     traits = PURE
     SCHEMA: ClassVar[Schema] = Schema(
-        "BitCast",
-        "",
-        26,
-        26,
-        (Formal("input", "T1"),),
-        (Formal("output", "T2"),),
+        'BitCast', '', 26, 26,
+        (Formal('input', 'T1'),),
+        (Formal('output', 'T2'),),
         {
-            "to": AttributeSpec("INT", True),
+            'to': AttributeSpec('INT', True),
         },
-        {"T1": _T5, "T2": _T5},
-        1,
-        1,
-        26,
+        {'T1': _T5, 'T2': _T5},
+        1, 1, 26,
     )
 
 
@@ -622,22 +502,14 @@ class BitShiftOp(OnnxOp):
     direction = prop_def(STRING)
     traits = PURE
     SCHEMA: ClassVar[Schema] = Schema(
-        "BitShift",
-        "",
-        28,
-        11,
-        (
-            Formal("X", "T"),
-            Formal("Y", "T"),
-        ),
-        (Formal("Z", "T"),),
+        'BitShift', '', 28, 11,
+        (Formal('X', 'T'), Formal('Y', 'T'),),
+        (Formal('Z', 'T'),),
         {
-            "direction": AttributeSpec("STRING", True),
+            'direction': AttributeSpec('STRING', True),
         },
-        {"T": _T6},
-        2,
-        1,
-        11,
+        {'T': _T6},
+        2, 1, 11,
     )
 
 
@@ -651,20 +523,12 @@ class BitwiseAndOp(OnnxOp):
     C = result_def()
     traits = PURE
     SCHEMA: ClassVar[Schema] = Schema(
-        "BitwiseAnd",
-        "",
-        18,
-        18,
-        (
-            Formal("A", "T"),
-            Formal("B", "T"),
-        ),
-        (Formal("C", "T"),),
+        'BitwiseAnd', '', 18, 18,
+        (Formal('A', 'T'), Formal('B', 'T'),),
+        (Formal('C', 'T'),),
         {},
-        {"T": _T6},
-        2,
-        1,
-        18,
+        {'T': _T6},
+        2, 1, 18,
     )
 
 
@@ -677,17 +541,12 @@ class BitwiseNotOp(OnnxOp):
     Y = result_def()
     traits = PURE
     SCHEMA: ClassVar[Schema] = Schema(
-        "BitwiseNot",
-        "",
-        18,
-        18,
-        (Formal("X", "T"),),
-        (Formal("Y", "T"),),
+        'BitwiseNot', '', 18, 18,
+        (Formal('X', 'T'),),
+        (Formal('Y', 'T'),),
         {},
-        {"T": _T6},
-        1,
-        1,
-        18,
+        {'T': _T6},
+        1, 1, 18,
     )
 
 
@@ -701,20 +560,12 @@ class BitwiseOrOp(OnnxOp):
     C = result_def()
     traits = PURE
     SCHEMA: ClassVar[Schema] = Schema(
-        "BitwiseOr",
-        "",
-        18,
-        18,
-        (
-            Formal("A", "T"),
-            Formal("B", "T"),
-        ),
-        (Formal("C", "T"),),
+        'BitwiseOr', '', 18, 18,
+        (Formal('A', 'T'), Formal('B', 'T'),),
+        (Formal('C', 'T'),),
         {},
-        {"T": _T6},
-        2,
-        1,
-        18,
+        {'T': _T6},
+        2, 1, 18,
     )
 
 
@@ -728,20 +579,12 @@ class BitwiseXorOp(OnnxOp):
     C = result_def()
     traits = PURE
     SCHEMA: ClassVar[Schema] = Schema(
-        "BitwiseXor",
-        "",
-        18,
-        18,
-        (
-            Formal("A", "T"),
-            Formal("B", "T"),
-        ),
-        (Formal("C", "T"),),
+        'BitwiseXor', '', 18, 18,
+        (Formal('A', 'T'), Formal('B', 'T'),),
+        (Formal('C', 'T'),),
         {},
-        {"T": _T6},
-        2,
-        1,
-        18,
+        {'T': _T6},
+        2, 1, 18,
     )
 
 
@@ -756,20 +599,15 @@ class BlackmanWindowOp(OnnxOp):
     output_datatype = opt_prop_def(INT)
     traits = PURE
     SCHEMA: ClassVar[Schema] = Schema(
-        "BlackmanWindow",
-        "",
-        17,
-        17,
-        (Formal("size", "T1"),),
-        (Formal("output", "T2"),),
+        'BlackmanWindow', '', 17, 17,
+        (Formal('size', 'T1'),),
+        (Formal('output', 'T2'),),
         {
-            "periodic": AttributeSpec("INT", False, 1),
-            "output_datatype": AttributeSpec("INT", False, 1),
+            'periodic': AttributeSpec('INT', False, 1),
+            'output_datatype': AttributeSpec('INT', False, 1),
         },
-        {"T1": _T7, "T2": _T0},
-        1,
-        1,
-        17,
+        {'T1': _T7, 'T2': _T0},
+        1, 1, 17,
     )
 
 
@@ -785,21 +623,16 @@ class CastOp(OnnxOp):
     to = prop_def(INT)
     traits = PURE
     SCHEMA: ClassVar[Schema] = Schema(
-        "Cast",
-        "",
-        28,
-        6,
-        (Formal("input", "T1"),),
-        (Formal("output", "T2"),),
+        'Cast', '', 28, 6,
+        (Formal('input', 'T1'),),
+        (Formal('output', 'T2'),),
         {
-            "round_mode": AttributeSpec("STRING", False, "up"),
-            "saturate": AttributeSpec("INT", False, 1),
-            "to": AttributeSpec("INT", True),
+            'round_mode': AttributeSpec('STRING', False, 'up'),
+            'saturate': AttributeSpec('INT', False, 1),
+            'to': AttributeSpec('INT', True),
         },
-        {"T1": _T8, "T2": _T8},
-        1,
-        1,
-        1,
+        {'T1': _T8, 'T2': _T8},
+        1, 1, 1,
     )
 
 
@@ -815,23 +648,15 @@ class CastLikeOp(OnnxOp):
     saturate = opt_prop_def(INT)
     traits = PURE
     SCHEMA: ClassVar[Schema] = Schema(
-        "CastLike",
-        "",
-        25,
-        15,
-        (
-            Formal("input", "T1"),
-            Formal("target_type", "T2"),
-        ),
-        (Formal("output", "T2"),),
+        'CastLike', '', 25, 15,
+        (Formal('input', 'T1'), Formal('target_type', 'T2'),),
+        (Formal('output', 'T2'),),
         {
-            "round_mode": AttributeSpec("STRING", False, "up"),
-            "saturate": AttributeSpec("INT", False, 1),
+            'round_mode': AttributeSpec('STRING', False, 'up'),
+            'saturate': AttributeSpec('INT', False, 1),
         },
-        {"T1": _T9, "T2": _T9},
-        2,
-        1,
-        15,
+        {'T1': _T9, 'T2': _T9},
+        2, 1, 15,
     )
 
 
@@ -850,27 +675,14 @@ class CausalConvWithStateOp(OnnxOp):
     traits = PURE
     irdl_options = (AttrSizedOperandSegments(as_property=True),)
     SCHEMA: ClassVar[Schema] = Schema(
-        "CausalConvWithState",
-        "",
-        27,
-        27,
-        (
-            Formal("input", "T"),
-            Formal("weight", "T"),
-            Formal("bias", "T", _OPT),
-            Formal("past_state", "T", _OPT),
-        ),
-        (
-            Formal("output", "T"),
-            Formal("present_state", "T"),
-        ),
+        'CausalConvWithState', '', 27, 27,
+        (Formal('input', 'T'), Formal('weight', 'T'), Formal('bias', 'T', _OPT), Formal('past_state', 'T', _OPT),),
+        (Formal('output', 'T'), Formal('present_state', 'T'),),
         {
-            "activation": AttributeSpec("STRING", False, "none"),
+            'activation': AttributeSpec('STRING', False, 'none'),
         },
-        {"T": _T10},
-        2,
-        2,
-        27,
+        {'T': _T10},
+        2, 2, 27,
     )
 
 
@@ -883,17 +695,12 @@ class CeilOp(OnnxOp):
     Y = result_def()
     traits = PURE
     SCHEMA: ClassVar[Schema] = Schema(
-        "Ceil",
-        "",
-        13,
-        6,
-        (Formal("X", "T"),),
-        (Formal("Y", "T"),),
+        'Ceil', '', 13, 6,
+        (Formal('X', 'T'),),
+        (Formal('Y', 'T'),),
         {},
-        {"T": _T1},
-        1,
-        1,
-        1,
+        {'T': _T1},
+        1, 1, 1,
     )
 
 
@@ -907,19 +714,14 @@ class CeluOp(OnnxOp):
     alpha = opt_prop_def(FLOAT)
     traits = PURE
     SCHEMA: ClassVar[Schema] = Schema(
-        "Celu",
-        "",
-        28,
-        12,
-        (Formal("X", "T"),),
-        (Formal("Y", "T"),),
+        'Celu', '', 28, 12,
+        (Formal('X', 'T'),),
+        (Formal('Y', 'T'),),
         {
-            "alpha": AttributeSpec("FLOAT", False, 1.0),
+            'alpha': AttributeSpec('FLOAT', False, 1.0),
         },
-        {"T": _T1},
-        1,
-        1,
-        12,
+        {'T': _T1},
+        1, 1, 12,
     )
 
 
@@ -934,22 +736,14 @@ class CenterCropPadOp(OnnxOp):
     axes = opt_prop_def(INTS)
     traits = PURE
     SCHEMA: ClassVar[Schema] = Schema(
-        "CenterCropPad",
-        "",
-        18,
-        18,
-        (
-            Formal("input_data", "T"),
-            Formal("shape", "Tind"),
-        ),
-        (Formal("output_data", "T"),),
+        'CenterCropPad', '', 18, 18,
+        (Formal('input_data', 'T'), Formal('shape', 'Tind'),),
+        (Formal('output_data', 'T'),),
         {
-            "axes": AttributeSpec("INTS"),
+            'axes': AttributeSpec('INTS'),
         },
-        {"T": _T11, "Tind": _T7},
-        2,
-        1,
-        18,
+        {'T': _T11, 'Tind': _T7},
+        2, 1, 18,
     )
 
 
@@ -965,21 +759,12 @@ class ClipOp(OnnxOp):
     traits = PURE
     irdl_options = (AttrSizedOperandSegments(as_property=True),)
     SCHEMA: ClassVar[Schema] = Schema(
-        "Clip",
-        "",
-        13,
-        11,
-        (
-            Formal("input", "T"),
-            Formal("min", "T", _OPT),
-            Formal("max", "T", _OPT),
-        ),
-        (Formal("output", "T"),),
+        'Clip', '', 13, 11,
+        (Formal('input', 'T'), Formal('min', 'T', _OPT), Formal('max', 'T', _OPT),),
+        (Formal('output', 'T'),),
         {},
-        {"T": _T0},
-        1,
-        1,
-        1,
+        {'T': _T0},
+        1, 1, 1,
     )
 
 
@@ -997,25 +782,16 @@ class Col2ImOp(OnnxOp):
     dilations = opt_prop_def(INTS)
     traits = PURE
     SCHEMA: ClassVar[Schema] = Schema(
-        "Col2Im",
-        "",
-        18,
-        18,
-        (
-            Formal("input", "T"),
-            Formal("image_shape", "tensor(int64)"),
-            Formal("block_shape", "tensor(int64)"),
-        ),
-        (Formal("output", "T"),),
+        'Col2Im', '', 18, 18,
+        (Formal('input', 'T'), Formal('image_shape', 'tensor(int64)'), Formal('block_shape', 'tensor(int64)'),),
+        (Formal('output', 'T'),),
         {
-            "strides": AttributeSpec("INTS"),
-            "pads": AttributeSpec("INTS"),
-            "dilations": AttributeSpec("INTS"),
+            'strides': AttributeSpec('INTS'),
+            'pads': AttributeSpec('INTS'),
+            'dilations': AttributeSpec('INTS'),
         },
-        {"T": _T11},
-        3,
-        1,
-        18,
+        {'T': _T11},
+        3, 1, 18,
     )
 
 
@@ -1030,22 +806,14 @@ class CompressOp(OnnxOp):
     axis = opt_prop_def(INT)
     traits = PURE
     SCHEMA: ClassVar[Schema] = Schema(
-        "Compress",
-        "",
-        28,
-        9,
-        (
-            Formal("input", "T"),
-            Formal("condition", "T1"),
-        ),
-        (Formal("output", "T"),),
+        'Compress', '', 28, 9,
+        (Formal('input', 'T'), Formal('condition', 'T1'),),
+        (Formal('output', 'T'),),
         {
-            "axis": AttributeSpec("INT"),
+            'axis': AttributeSpec('INT'),
         },
-        {"T": _T11, "T1": _T3},
-        2,
-        1,
-        9,
+        {'T': _T11, 'T1': _T3},
+        2, 1, 9,
     )
 
 
@@ -1059,19 +827,14 @@ class ConcatOp(OnnxOp):
     axis = prop_def(INT)
     traits = PURE
     SCHEMA: ClassVar[Schema] = Schema(
-        "Concat",
-        "",
-        13,
-        4,
-        (Formal("inputs", "T", _VAR),),
-        (Formal("concat_result", "T"),),
+        'Concat', '', 13, 4,
+        (Formal('inputs', 'T', _VAR),),
+        (Formal('concat_result', 'T'),),
         {
-            "axis": AttributeSpec("INT", True),
+            'axis': AttributeSpec('INT', True),
         },
-        {"T": _T11},
-        1,
-        1,
-        1,
+        {'T': _T11},
+        1, 1, 1,
     )
 
 
@@ -1086,20 +849,15 @@ class ConcatFromSequenceOp(OnnxOp):
     axis = prop_def(INT)
     traits = PURE
     SCHEMA: ClassVar[Schema] = Schema(
-        "ConcatFromSequence",
-        "",
-        11,
-        11,
-        (Formal("input_sequence", "S"),),
-        (Formal("concat_result", "T"),),
+        'ConcatFromSequence', '', 11, 11,
+        (Formal('input_sequence', 'S'),),
+        (Formal('concat_result', 'T'),),
         {
-            "new_axis": AttributeSpec("INT", False, 0),
-            "axis": AttributeSpec("INT", True),
+            'new_axis': AttributeSpec('INT', False, 0),
+            'axis': AttributeSpec('INT', True),
         },
-        {"S": _T12, "T": _T13},
-        1,
-        1,
-        11,
+        {'S': _T12, 'T': _T13},
+        1, 1, 11,
     )
 
 
@@ -1119,26 +877,21 @@ class ConstantOp(OnnxOp):
     value = opt_prop_def(TENSOR)
     traits = PURE
     SCHEMA: ClassVar[Schema] = Schema(
-        "Constant",
-        "",
-        25,
-        1,
+        'Constant', '', 25, 1,
         (),
-        (Formal("output", "T"),),
+        (Formal('output', 'T'),),
         {
-            "value_strings": AttributeSpec("STRINGS"),
-            "value_string": AttributeSpec("STRING"),
-            "value_floats": AttributeSpec("FLOATS"),
-            "value_float": AttributeSpec("FLOAT"),
-            "value_ints": AttributeSpec("INTS"),
-            "value_int": AttributeSpec("INT"),
-            "sparse_value": AttributeSpec("SPARSE_TENSOR"),
-            "value": AttributeSpec("TENSOR"),
+            'value_strings': AttributeSpec('STRINGS'),
+            'value_string': AttributeSpec('STRING'),
+            'value_floats': AttributeSpec('FLOATS'),
+            'value_float': AttributeSpec('FLOAT'),
+            'value_ints': AttributeSpec('INTS'),
+            'value_int': AttributeSpec('INT'),
+            'sparse_value': AttributeSpec('SPARSE_TENSOR'),
+            'value': AttributeSpec('TENSOR'),
         },
-        {"T": _T14},
-        0,
-        1,
-        1,
+        {'T': _T14},
+        0, 1, 1,
     )
 
 
@@ -1152,19 +905,14 @@ class ConstantOfShapeOp(OnnxOp):
     value = opt_prop_def(TENSOR)
     traits = PURE
     SCHEMA: ClassVar[Schema] = Schema(
-        "ConstantOfShape",
-        "",
-        25,
-        9,
-        (Formal("input", "T1"),),
-        (Formal("output", "T2"),),
+        'ConstantOfShape', '', 25, 9,
+        (Formal('input', 'T1'),),
+        (Formal('output', 'T2'),),
         {
-            "value": AttributeSpec("TENSOR"),
+            'value': AttributeSpec('TENSOR'),
         },
-        {"T1": _T2, "T2": _T15},
-        1,
-        1,
-        9,
+        {'T1': _T2, 'T2': _T15},
+        1, 1, 9,
     )
 
 
@@ -1185,28 +933,19 @@ class ConvOp(OnnxOp):
     kernel_shape = opt_prop_def(INTS)
     traits = PURE
     SCHEMA: ClassVar[Schema] = Schema(
-        "Conv",
-        "",
-        22,
-        1,
-        (
-            Formal("X", "T"),
-            Formal("W", "T"),
-            Formal("B", "T", _OPT),
-        ),
-        (Formal("Y", "T"),),
+        'Conv', '', 22, 1,
+        (Formal('X', 'T'), Formal('W', 'T'), Formal('B', 'T', _OPT),),
+        (Formal('Y', 'T'),),
         {
-            "group": AttributeSpec("INT", False, 1),
-            "pads": AttributeSpec("INTS"),
-            "auto_pad": AttributeSpec("STRING", False, "NOTSET"),
-            "strides": AttributeSpec("INTS"),
-            "dilations": AttributeSpec("INTS"),
-            "kernel_shape": AttributeSpec("INTS"),
+            'group': AttributeSpec('INT', False, 1),
+            'pads': AttributeSpec('INTS'),
+            'auto_pad': AttributeSpec('STRING', False, 'NOTSET'),
+            'strides': AttributeSpec('INTS'),
+            'dilations': AttributeSpec('INTS'),
+            'kernel_shape': AttributeSpec('INTS'),
         },
-        {"T": _T1},
-        2,
-        1,
-        1,
+        {'T': _T1},
+        2, 1, 1,
     )
 
 
@@ -1229,29 +968,19 @@ class ConvIntegerOp(OnnxOp):
     traits = PURE
     irdl_options = (AttrSizedOperandSegments(as_property=True),)
     SCHEMA: ClassVar[Schema] = Schema(
-        "ConvInteger",
-        "",
-        10,
-        10,
-        (
-            Formal("x", "T1"),
-            Formal("w", "T2"),
-            Formal("x_zero_point", "T1", _OPT),
-            Formal("w_zero_point", "T2", _OPT),
-        ),
-        (Formal("y", "T3"),),
+        'ConvInteger', '', 10, 10,
+        (Formal('x', 'T1'), Formal('w', 'T2'), Formal('x_zero_point', 'T1', _OPT), Formal('w_zero_point', 'T2', _OPT),),
+        (Formal('y', 'T3'),),
         {
-            "group": AttributeSpec("INT", False, 1),
-            "pads": AttributeSpec("INTS"),
-            "strides": AttributeSpec("INTS"),
-            "dilations": AttributeSpec("INTS"),
-            "kernel_shape": AttributeSpec("INTS"),
-            "auto_pad": AttributeSpec("STRING", False, "NOTSET"),
+            'group': AttributeSpec('INT', False, 1),
+            'pads': AttributeSpec('INTS'),
+            'strides': AttributeSpec('INTS'),
+            'dilations': AttributeSpec('INTS'),
+            'kernel_shape': AttributeSpec('INTS'),
+            'auto_pad': AttributeSpec('STRING', False, 'NOTSET'),
         },
-        {"T1": _T16, "T2": _T16, "T3": _T17},
-        2,
-        1,
-        10,
+        {'T1': _T16, 'T2': _T16, 'T3': _T17},
+        2, 1, 10,
     )
 
 
@@ -1274,30 +1003,21 @@ class ConvTransposeOp(OnnxOp):
     kernel_shape = opt_prop_def(INTS)
     traits = PURE
     SCHEMA: ClassVar[Schema] = Schema(
-        "ConvTranspose",
-        "",
-        22,
-        1,
-        (
-            Formal("X", "T"),
-            Formal("W", "T"),
-            Formal("B", "T", _OPT),
-        ),
-        (Formal("Y", "T"),),
+        'ConvTranspose', '', 22, 1,
+        (Formal('X', 'T'), Formal('W', 'T'), Formal('B', 'T', _OPT),),
+        (Formal('Y', 'T'),),
         {
-            "group": AttributeSpec("INT", False, 1),
-            "auto_pad": AttributeSpec("STRING", False, "NOTSET"),
-            "strides": AttributeSpec("INTS"),
-            "pads": AttributeSpec("INTS"),
-            "output_padding": AttributeSpec("INTS"),
-            "dilations": AttributeSpec("INTS"),
-            "output_shape": AttributeSpec("INTS"),
-            "kernel_shape": AttributeSpec("INTS"),
+            'group': AttributeSpec('INT', False, 1),
+            'auto_pad': AttributeSpec('STRING', False, 'NOTSET'),
+            'strides': AttributeSpec('INTS'),
+            'pads': AttributeSpec('INTS'),
+            'output_padding': AttributeSpec('INTS'),
+            'dilations': AttributeSpec('INTS'),
+            'output_shape': AttributeSpec('INTS'),
+            'kernel_shape': AttributeSpec('INTS'),
         },
-        {"T": _T1},
-        2,
-        1,
-        1,
+        {'T': _T1},
+        2, 1, 1,
     )
 
 
@@ -1310,17 +1030,12 @@ class CosOp(OnnxOp):
     output = result_def()
     traits = PURE
     SCHEMA: ClassVar[Schema] = Schema(
-        "Cos",
-        "",
-        22,
-        7,
-        (Formal("input", "T"),),
-        (Formal("output", "T"),),
+        'Cos', '', 22, 7,
+        (Formal('input', 'T'),),
+        (Formal('output', 'T'),),
         {},
-        {"T": _T1},
-        1,
-        1,
-        7,
+        {'T': _T1},
+        1, 1, 7,
     )
 
 
@@ -1333,17 +1048,12 @@ class CoshOp(OnnxOp):
     output = result_def()
     traits = PURE
     SCHEMA: ClassVar[Schema] = Schema(
-        "Cosh",
-        "",
-        22,
-        9,
-        (Formal("input", "T"),),
-        (Formal("output", "T"),),
+        'Cosh', '', 22, 9,
+        (Formal('input', 'T'),),
+        (Formal('output', 'T'),),
         {},
-        {"T": _T1},
-        1,
-        1,
-        9,
+        {'T': _T1},
+        1, 1, 9,
     )
 
 
@@ -1359,23 +1069,15 @@ class CumProdOp(OnnxOp):
     exclusive = opt_prop_def(INT)
     traits = PURE
     SCHEMA: ClassVar[Schema] = Schema(
-        "CumProd",
-        "",
-        26,
-        26,
-        (
-            Formal("x", "T"),
-            Formal("axis", "T2"),
-        ),
-        (Formal("y", "T"),),
+        'CumProd', '', 26, 26,
+        (Formal('x', 'T'), Formal('axis', 'T2'),),
+        (Formal('y', 'T'),),
         {
-            "reverse": AttributeSpec("INT", False, 0),
-            "exclusive": AttributeSpec("INT", False, 0),
+            'reverse': AttributeSpec('INT', False, 0),
+            'exclusive': AttributeSpec('INT', False, 0),
         },
-        {"T": _T18, "T2": _T7},
-        2,
-        1,
-        26,
+        {'T': _T18, 'T2': _T7},
+        2, 1, 26,
     )
 
 
@@ -1391,23 +1093,15 @@ class CumSumOp(OnnxOp):
     exclusive = opt_prop_def(INT)
     traits = PURE
     SCHEMA: ClassVar[Schema] = Schema(
-        "CumSum",
-        "",
-        14,
-        11,
-        (
-            Formal("x", "T"),
-            Formal("axis", "T2"),
-        ),
-        (Formal("y", "T"),),
+        'CumSum', '', 14, 11,
+        (Formal('x', 'T'), Formal('axis', 'T2'),),
+        (Formal('y', 'T'),),
         {
-            "reverse": AttributeSpec("INT", False, 0),
-            "exclusive": AttributeSpec("INT", False, 0),
+            'reverse': AttributeSpec('INT', False, 0),
+            'exclusive': AttributeSpec('INT', False, 0),
         },
-        {"T": _T18, "T2": _T7},
-        2,
-        1,
-        11,
+        {'T': _T18, 'T2': _T7},
+        2, 1, 11,
     )
 
 
@@ -1425,24 +1119,15 @@ class DFTOp(OnnxOp):
     traits = PURE
     irdl_options = (AttrSizedOperandSegments(as_property=True),)
     SCHEMA: ClassVar[Schema] = Schema(
-        "DFT",
-        "",
-        20,
-        20,
-        (
-            Formal("input", "T1"),
-            Formal("dft_length", "T2", _OPT),
-            Formal("axis", "tensor(int64)", _OPT),
-        ),
-        (Formal("output", "T1"),),
+        'DFT', '', 20, 20,
+        (Formal('input', 'T1'), Formal('dft_length', 'T2', _OPT), Formal('axis', 'tensor(int64)', _OPT),),
+        (Formal('output', 'T1'),),
         {
-            "inverse": AttributeSpec("INT", False, 0),
-            "onesided": AttributeSpec("INT", False, 0),
+            'inverse': AttributeSpec('INT', False, 0),
+            'onesided': AttributeSpec('INT', False, 0),
         },
-        {"T1": _T1, "T2": _T7},
-        1,
-        1,
-        17,
+        {'T1': _T1, 'T2': _T7},
+        1, 1, 17,
     )
 
 
@@ -1466,30 +1151,19 @@ class DeformConvOp(OnnxOp):
     traits = PURE
     irdl_options = (AttrSizedOperandSegments(as_property=True),)
     SCHEMA: ClassVar[Schema] = Schema(
-        "DeformConv",
-        "",
-        22,
-        19,
-        (
-            Formal("X", "T"),
-            Formal("W", "T"),
-            Formal("offset", "T"),
-            Formal("B", "T", _OPT),
-            Formal("mask", "T", _OPT),
-        ),
-        (Formal("Y", "T"),),
+        'DeformConv', '', 22, 19,
+        (Formal('X', 'T'), Formal('W', 'T'), Formal('offset', 'T'), Formal('B', 'T', _OPT), Formal('mask', 'T', _OPT),),
+        (Formal('Y', 'T'),),
         {
-            "strides": AttributeSpec("INTS"),
-            "pads": AttributeSpec("INTS"),
-            "offset_group": AttributeSpec("INT", False, 1),
-            "kernel_shape": AttributeSpec("INTS"),
-            "group": AttributeSpec("INT", False, 1),
-            "dilations": AttributeSpec("INTS"),
+            'strides': AttributeSpec('INTS'),
+            'pads': AttributeSpec('INTS'),
+            'offset_group': AttributeSpec('INT', False, 1),
+            'kernel_shape': AttributeSpec('INTS'),
+            'group': AttributeSpec('INT', False, 1),
+            'dilations': AttributeSpec('INTS'),
         },
-        {"T": _T1},
-        3,
-        1,
-        19,
+        {'T': _T1},
+        3, 1, 19,
     )
 
 
@@ -1504,20 +1178,15 @@ class DepthToSpaceOp(OnnxOp):
     blocksize = prop_def(INT)
     traits = PURE
     SCHEMA: ClassVar[Schema] = Schema(
-        "DepthToSpace",
-        "",
-        28,
-        1,
-        (Formal("input", "T"),),
-        (Formal("output", "T"),),
+        'DepthToSpace', '', 28, 1,
+        (Formal('input', 'T'),),
+        (Formal('output', 'T'),),
         {
-            "mode": AttributeSpec("STRING", False, "DCR"),
-            "blocksize": AttributeSpec("INT", True),
+            'mode': AttributeSpec('STRING', False, 'DCR'),
+            'blocksize': AttributeSpec('INT', True),
         },
-        {"T": _T11},
-        1,
-        1,
-        1,
+        {'T': _T11},
+        1, 1, 1,
     )
 
 
@@ -1535,25 +1204,16 @@ class DequantizeLinearOp(OnnxOp):
     axis = opt_prop_def(INT)
     traits = PURE
     SCHEMA: ClassVar[Schema] = Schema(
-        "DequantizeLinear",
-        "",
-        28,
-        10,
-        (
-            Formal("x", "T1"),
-            Formal("x_scale", "T2"),
-            Formal("x_zero_point", "T1", _OPT),
-        ),
-        (Formal("y", "T3"),),
+        'DequantizeLinear', '', 28, 10,
+        (Formal('x', 'T1'), Formal('x_scale', 'T2'), Formal('x_zero_point', 'T1', _OPT),),
+        (Formal('y', 'T3'),),
         {
-            "output_dtype": AttributeSpec("INT", False, 0),
-            "block_size": AttributeSpec("INT", False, 0),
-            "axis": AttributeSpec("INT", False, 1),
+            'output_dtype': AttributeSpec('INT', False, 0),
+            'block_size': AttributeSpec('INT', False, 0),
+            'axis': AttributeSpec('INT', False, 1),
         },
-        {"T1": _T19, "T2": _T20, "T3": _T10},
-        2,
-        1,
-        10,
+        {'T1': _T19, 'T2': _T20, 'T3': _T10},
+        2, 1, 10,
     )
 
 
@@ -1566,17 +1226,12 @@ class DetOp(OnnxOp):
     Y = result_def()
     traits = PURE
     SCHEMA: ClassVar[Schema] = Schema(
-        "Det",
-        "",
-        22,
-        11,
-        (Formal("X", "T"),),
-        (Formal("Y", "T"),),
+        'Det', '', 22, 11,
+        (Formal('X', 'T'),),
+        (Formal('Y', 'T'),),
         {},
-        {"T": _T1},
-        1,
-        1,
-        11,
+        {'T': _T1},
+        1, 1, 11,
     )
 
 
@@ -1590,20 +1245,12 @@ class DivOp(OnnxOp):
     C = result_def()
     traits = PURE
     SCHEMA: ClassVar[Schema] = Schema(
-        "Div",
-        "",
-        14,
-        7,
-        (
-            Formal("A", "T"),
-            Formal("B", "T"),
-        ),
-        (Formal("C", "T"),),
+        'Div', '', 14, 7,
+        (Formal('A', 'T'), Formal('B', 'T'),),
+        (Formal('C', 'T'),),
         {},
-        {"T": _T0},
-        2,
-        1,
-        1,
+        {'T': _T0},
+        2, 1, 1,
     )
 
 
@@ -1620,26 +1267,14 @@ class DropoutOp(OnnxOp):
     seed = opt_prop_def(INT)
     irdl_options = (AttrSizedOperandSegments(as_property=True),)
     SCHEMA: ClassVar[Schema] = Schema(
-        "Dropout",
-        "",
-        22,
-        12,
-        (
-            Formal("data", "T"),
-            Formal("ratio", "T1", _OPT),
-            Formal("training_mode", "T2", _OPT),
-        ),
-        (
-            Formal("output", "T"),
-            Formal("mask", "T2", _OPT),
-        ),
+        'Dropout', '', 22, 12,
+        (Formal('data', 'T'), Formal('ratio', 'T1', _OPT), Formal('training_mode', 'T2', _OPT),),
+        (Formal('output', 'T'), Formal('mask', 'T2', _OPT),),
         {
-            "seed": AttributeSpec("INT"),
+            'seed': AttributeSpec('INT'),
         },
-        {"T": _T21, "T1": _T21, "T2": _T3},
-        1,
-        1,
-        1,
+        {'T': _T21, 'T1': _T21, 'T2': _T3},
+        1, 1, 1,
     )
 
 
@@ -1654,21 +1289,12 @@ class DynamicQuantizeLinearOp(OnnxOp):
     y_zero_point = result_def()
     traits = PURE
     SCHEMA: ClassVar[Schema] = Schema(
-        "DynamicQuantizeLinear",
-        "",
-        11,
-        11,
-        (Formal("x", "T1"),),
-        (
-            Formal("y", "T2"),
-            Formal("y_scale", "tensor(float)"),
-            Formal("y_zero_point", "T2"),
-        ),
+        'DynamicQuantizeLinear', '', 11, 11,
+        (Formal('x', 'T1'),),
+        (Formal('y', 'T2'), Formal('y_scale', 'tensor(float)'), Formal('y_zero_point', 'T2'),),
         {},
-        {"T1": _T22, "T2": _T23},
-        1,
-        3,
-        11,
+        {'T1': _T22, 'T2': _T23},
+        1, 3, 11,
     )
 
 
@@ -1682,19 +1308,14 @@ class EinsumOp(OnnxOp):
     equation = prop_def(STRING)
     traits = PURE
     SCHEMA: ClassVar[Schema] = Schema(
-        "Einsum",
-        "",
-        28,
-        12,
-        (Formal("Inputs", "T", _VAR),),
-        (Formal("Output", "T"),),
+        'Einsum', '', 28, 12,
+        (Formal('Inputs', 'T', _VAR),),
+        (Formal('Output', 'T'),),
         {
-            "equation": AttributeSpec("STRING", True),
+            'equation': AttributeSpec('STRING', True),
         },
-        {"T": _T0},
-        1,
-        1,
-        12,
+        {'T': _T0},
+        1, 1, 12,
     )
 
 
@@ -1708,19 +1329,14 @@ class EluOp(OnnxOp):
     alpha = opt_prop_def(FLOAT)
     traits = PURE
     SCHEMA: ClassVar[Schema] = Schema(
-        "Elu",
-        "",
-        22,
-        6,
-        (Formal("X", "T"),),
-        (Formal("Y", "T"),),
+        'Elu', '', 22, 6,
+        (Formal('X', 'T'),),
+        (Formal('Y', 'T'),),
         {
-            "alpha": AttributeSpec("FLOAT", False, 1.0),
+            'alpha': AttributeSpec('FLOAT', False, 1.0),
         },
-        {"T": _T1},
-        1,
-        1,
-        1,
+        {'T': _T1},
+        1, 1, 1,
     )
 
 
@@ -1734,20 +1350,12 @@ class EqualOp(OnnxOp):
     C = result_def()
     traits = PURE
     SCHEMA: ClassVar[Schema] = Schema(
-        "Equal",
-        "",
-        19,
-        7,
-        (
-            Formal("A", "T"),
-            Formal("B", "T"),
-        ),
-        (Formal("C", "T1"),),
+        'Equal', '', 19, 7,
+        (Formal('A', 'T'), Formal('B', 'T'),),
+        (Formal('C', 'T1'),),
         {},
-        {"T": _T24, "T1": _T3},
-        2,
-        1,
-        1,
+        {'T': _T24, 'T1': _T3},
+        2, 1, 1,
     )
 
 
@@ -1760,17 +1368,12 @@ class ErfOp(OnnxOp):
     output = result_def()
     traits = PURE
     SCHEMA: ClassVar[Schema] = Schema(
-        "Erf",
-        "",
-        13,
-        9,
-        (Formal("input", "T"),),
-        (Formal("output", "T"),),
+        'Erf', '', 13, 9,
+        (Formal('input', 'T'),),
+        (Formal('output', 'T'),),
         {},
-        {"T": _T1},
-        1,
-        1,
-        9,
+        {'T': _T1},
+        1, 1, 9,
     )
 
 
@@ -1783,17 +1386,12 @@ class ExpOp(OnnxOp):
     output = result_def()
     traits = PURE
     SCHEMA: ClassVar[Schema] = Schema(
-        "Exp",
-        "",
-        13,
-        6,
-        (Formal("input", "T"),),
-        (Formal("output", "T"),),
+        'Exp', '', 13, 6,
+        (Formal('input', 'T'),),
+        (Formal('output', 'T'),),
         {},
-        {"T": _T1},
-        1,
-        1,
-        1,
+        {'T': _T1},
+        1, 1, 1,
     )
 
 
@@ -1807,20 +1405,12 @@ class ExpandOp(OnnxOp):
     output = result_def()
     traits = PURE
     SCHEMA: ClassVar[Schema] = Schema(
-        "Expand",
-        "",
-        13,
-        8,
-        (
-            Formal("input", "T"),
-            Formal("shape", "tensor(int64)"),
-        ),
-        (Formal("output", "T"),),
+        'Expand', '', 13, 8,
+        (Formal('input', 'T'), Formal('shape', 'tensor(int64)'),),
+        (Formal('output', 'T'),),
         {},
-        {"T": _T11},
-        2,
-        1,
-        8,
+        {'T': _T11},
+        2, 1, 8,
     )
 
 
@@ -1835,20 +1425,15 @@ class EyeLikeOp(OnnxOp):
     k = opt_prop_def(INT)
     traits = PURE
     SCHEMA: ClassVar[Schema] = Schema(
-        "EyeLike",
-        "",
-        22,
-        9,
-        (Formal("input", "T1"),),
-        (Formal("output", "T2"),),
+        'EyeLike', '', 22, 9,
+        (Formal('input', 'T1'),),
+        (Formal('output', 'T2'),),
         {
-            "dtype": AttributeSpec("INT"),
-            "k": AttributeSpec("INT", False, 0),
+            'dtype': AttributeSpec('INT'),
+            'k': AttributeSpec('INT', False, 0),
         },
-        {"T1": _T4, "T2": _T4},
-        1,
-        1,
-        9,
+        {'T1': _T4, 'T2': _T4},
+        1, 1, 9,
     )
 
 
@@ -1862,19 +1447,14 @@ class FlattenOp(OnnxOp):
     axis = opt_prop_def(INT)
     traits = PURE
     SCHEMA: ClassVar[Schema] = Schema(
-        "Flatten",
-        "",
-        25,
-        1,
-        (Formal("input", "T"),),
-        (Formal("output", "T"),),
+        'Flatten', '', 25, 1,
+        (Formal('input', 'T'),),
+        (Formal('output', 'T'),),
         {
-            "axis": AttributeSpec("INT", False, 1),
+            'axis': AttributeSpec('INT', False, 1),
         },
-        {"T": _T14},
-        1,
-        1,
-        1,
+        {'T': _T14},
+        1, 1, 1,
     )
 
 
@@ -1887,17 +1467,12 @@ class FloorOp(OnnxOp):
     Y = result_def()
     traits = PURE
     SCHEMA: ClassVar[Schema] = Schema(
-        "Floor",
-        "",
-        13,
-        6,
-        (Formal("X", "T"),),
-        (Formal("Y", "T"),),
+        'Floor', '', 13, 6,
+        (Formal('X', 'T'),),
+        (Formal('Y', 'T'),),
         {},
-        {"T": _T1},
-        1,
-        1,
-        1,
+        {'T': _T1},
+        1, 1, 1,
     )
 
 
@@ -1923,41 +1498,23 @@ class GRUOp(OnnxOp):
     linear_before_reset = opt_prop_def(INT)
     activations = opt_prop_def(STRINGS)
     traits = PURE
-    irdl_options = (
-        AttrSizedOperandSegments(as_property=True),
-        AttrSizedResultSegments(as_property=True),
-    )
+    irdl_options = (AttrSizedOperandSegments(as_property=True), AttrSizedResultSegments(as_property=True),)
     SCHEMA: ClassVar[Schema] = Schema(
-        "GRU",
-        "",
-        22,
-        7,
-        (
-            Formal("X", "T"),
-            Formal("W", "T"),
-            Formal("R", "T"),
-            Formal("B", "T", _OPT),
-            Formal("sequence_lens", "T1", _OPT),
-            Formal("initial_h", "T", _OPT),
-        ),
-        (
-            Formal("Y", "T", _OPT),
-            Formal("Y_h", "T", _OPT),
-        ),
+        'GRU', '', 22, 7,
+        (Formal('X', 'T'), Formal('W', 'T'), Formal('R', 'T'), Formal('B', 'T', _OPT), Formal('sequence_lens', 'T1', _OPT), Formal('initial_h', 'T', _OPT),),
+        (Formal('Y', 'T', _OPT), Formal('Y_h', 'T', _OPT),),
         {
-            "clip": AttributeSpec("FLOAT"),
-            "activation_beta": AttributeSpec("FLOATS"),
-            "activation_alpha": AttributeSpec("FLOATS"),
-            "hidden_size": AttributeSpec("INT"),
-            "layout": AttributeSpec("INT", False, 0),
-            "direction": AttributeSpec("STRING", False, "forward"),
-            "linear_before_reset": AttributeSpec("INT", False, 0),
-            "activations": AttributeSpec("STRINGS"),
+            'clip': AttributeSpec('FLOAT'),
+            'activation_beta': AttributeSpec('FLOATS'),
+            'activation_alpha': AttributeSpec('FLOATS'),
+            'hidden_size': AttributeSpec('INT'),
+            'layout': AttributeSpec('INT', False, 0),
+            'direction': AttributeSpec('STRING', False, 'forward'),
+            'linear_before_reset': AttributeSpec('INT', False, 0),
+            'activations': AttributeSpec('STRINGS'),
         },
-        {"T": _T1, "T1": _T17},
-        3,
-        0,
-        1,
+        {'T': _T1, 'T1': _T17},
+        3, 0, 1,
     )
 
 
@@ -1972,22 +1529,14 @@ class GatherOp(OnnxOp):
     axis = opt_prop_def(INT)
     traits = PURE
     SCHEMA: ClassVar[Schema] = Schema(
-        "Gather",
-        "",
-        13,
-        1,
-        (
-            Formal("data", "T"),
-            Formal("indices", "Tind"),
-        ),
-        (Formal("output", "T"),),
+        'Gather', '', 13, 1,
+        (Formal('data', 'T'), Formal('indices', 'Tind'),),
+        (Formal('output', 'T'),),
         {
-            "axis": AttributeSpec("INT", False, 0),
+            'axis': AttributeSpec('INT', False, 0),
         },
-        {"T": _T11, "Tind": _T7},
-        2,
-        1,
-        1,
+        {'T': _T11, 'Tind': _T7},
+        2, 1, 1,
     )
 
 
@@ -2002,22 +1551,14 @@ class GatherElementsOp(OnnxOp):
     axis = opt_prop_def(INT)
     traits = PURE
     SCHEMA: ClassVar[Schema] = Schema(
-        "GatherElements",
-        "",
-        13,
-        11,
-        (
-            Formal("data", "T"),
-            Formal("indices", "Tind"),
-        ),
-        (Formal("output", "T"),),
+        'GatherElements', '', 13, 11,
+        (Formal('data', 'T'), Formal('indices', 'Tind'),),
+        (Formal('output', 'T'),),
         {
-            "axis": AttributeSpec("INT", False, 0),
+            'axis': AttributeSpec('INT', False, 0),
         },
-        {"T": _T11, "Tind": _T7},
-        2,
-        1,
-        11,
+        {'T': _T11, 'Tind': _T7},
+        2, 1, 11,
     )
 
 
@@ -2032,22 +1573,14 @@ class GatherNDOp(OnnxOp):
     batch_dims = opt_prop_def(INT)
     traits = PURE
     SCHEMA: ClassVar[Schema] = Schema(
-        "GatherND",
-        "",
-        13,
-        11,
-        (
-            Formal("data", "T"),
-            Formal("indices", "tensor(int64)"),
-        ),
-        (Formal("output", "T"),),
+        'GatherND', '', 13, 11,
+        (Formal('data', 'T'), Formal('indices', 'tensor(int64)'),),
+        (Formal('output', 'T'),),
         {
-            "batch_dims": AttributeSpec("INT", False, 0),
+            'batch_dims': AttributeSpec('INT', False, 0),
         },
-        {"T": _T11},
-        2,
-        1,
-        11,
+        {'T': _T11},
+        2, 1, 11,
     )
 
 
@@ -2061,19 +1594,14 @@ class GeluOp(OnnxOp):
     approximate = opt_prop_def(STRING)
     traits = PURE
     SCHEMA: ClassVar[Schema] = Schema(
-        "Gelu",
-        "",
-        20,
-        20,
-        (Formal("X", "T"),),
-        (Formal("Y", "T"),),
+        'Gelu', '', 20, 20,
+        (Formal('X', 'T'),),
+        (Formal('Y', 'T'),),
         {
-            "approximate": AttributeSpec("STRING", False, "none"),
+            'approximate': AttributeSpec('STRING', False, 'none'),
         },
-        {"T": _T1},
-        1,
-        1,
-        20,
+        {'T': _T1},
+        1, 1, 20,
     )
 
 
@@ -2092,26 +1620,17 @@ class GemmOp(OnnxOp):
     transA = opt_prop_def(INT)
     traits = PURE
     SCHEMA: ClassVar[Schema] = Schema(
-        "Gemm",
-        "",
-        13,
-        7,
-        (
-            Formal("A", "T"),
-            Formal("B", "T"),
-            Formal("C", "T", _OPT),
-        ),
-        (Formal("Y", "T"),),
+        'Gemm', '', 13, 7,
+        (Formal('A', 'T'), Formal('B', 'T'), Formal('C', 'T', _OPT),),
+        (Formal('Y', 'T'),),
         {
-            "beta": AttributeSpec("FLOAT", False, 1.0),
-            "transB": AttributeSpec("INT", False, 0),
-            "alpha": AttributeSpec("FLOAT", False, 1.0),
-            "transA": AttributeSpec("INT", False, 0),
+            'beta': AttributeSpec('FLOAT', False, 1.0),
+            'transB': AttributeSpec('INT', False, 0),
+            'alpha': AttributeSpec('FLOAT', False, 1.0),
+            'transA': AttributeSpec('INT', False, 0),
         },
-        {"T": _T18},
-        2,
-        1,
-        1,
+        {'T': _T18},
+        2, 1, 1,
     )
 
 
@@ -2124,17 +1643,12 @@ class GlobalAveragePoolOp(OnnxOp):
     Y = result_def()
     traits = PURE
     SCHEMA: ClassVar[Schema] = Schema(
-        "GlobalAveragePool",
-        "",
-        22,
-        1,
-        (Formal("X", "T"),),
-        (Formal("Y", "T"),),
+        'GlobalAveragePool', '', 22, 1,
+        (Formal('X', 'T'),),
+        (Formal('Y', 'T'),),
         {},
-        {"T": _T1},
-        1,
-        1,
-        1,
+        {'T': _T1},
+        1, 1, 1,
     )
 
 
@@ -2148,19 +1662,14 @@ class GlobalLpPoolOp(OnnxOp):
     p = opt_prop_def(INT)
     traits = PURE
     SCHEMA: ClassVar[Schema] = Schema(
-        "GlobalLpPool",
-        "",
-        22,
-        2,
-        (Formal("X", "T"),),
-        (Formal("Y", "T"),),
+        'GlobalLpPool', '', 22, 2,
+        (Formal('X', 'T'),),
+        (Formal('Y', 'T'),),
         {
-            "p": AttributeSpec("INT", False, 2),
+            'p': AttributeSpec('INT', False, 2),
         },
-        {"T": _T1},
-        1,
-        1,
-        1,
+        {'T': _T1},
+        1, 1, 1,
     )
 
 
@@ -2173,17 +1682,12 @@ class GlobalMaxPoolOp(OnnxOp):
     Y = result_def()
     traits = PURE
     SCHEMA: ClassVar[Schema] = Schema(
-        "GlobalMaxPool",
-        "",
-        22,
-        1,
-        (Formal("X", "T"),),
-        (Formal("Y", "T"),),
+        'GlobalMaxPool', '', 22, 1,
+        (Formal('X', 'T'),),
+        (Formal('Y', 'T'),),
         {},
-        {"T": _T1},
-        1,
-        1,
-        1,
+        {'T': _T1},
+        1, 1, 1,
     )
 
 
@@ -2197,20 +1701,12 @@ class GreaterOp(OnnxOp):
     C = result_def()
     traits = PURE
     SCHEMA: ClassVar[Schema] = Schema(
-        "Greater",
-        "",
-        13,
-        7,
-        (
-            Formal("A", "T"),
-            Formal("B", "T"),
-        ),
-        (Formal("C", "T1"),),
+        'Greater', '', 13, 7,
+        (Formal('A', 'T'), Formal('B', 'T'),),
+        (Formal('C', 'T1'),),
         {},
-        {"T": _T0, "T1": _T3},
-        2,
-        1,
-        1,
+        {'T': _T0, 'T1': _T3},
+        2, 1, 1,
     )
 
 
@@ -2224,20 +1720,12 @@ class GreaterOrEqualOp(OnnxOp):
     C = result_def()
     traits = PURE
     SCHEMA: ClassVar[Schema] = Schema(
-        "GreaterOrEqual",
-        "",
-        16,
-        12,
-        (
-            Formal("A", "T"),
-            Formal("B", "T"),
-        ),
-        (Formal("C", "T1"),),
+        'GreaterOrEqual', '', 16, 12,
+        (Formal('A', 'T'), Formal('B', 'T'),),
+        (Formal('C', 'T1'),),
         {},
-        {"T": _T0, "T1": _T3},
-        2,
-        1,
-        12,
+        {'T': _T0, 'T1': _T3},
+        2, 1, 12,
     )
 
 
@@ -2254,24 +1742,16 @@ class GridSampleOp(OnnxOp):
     mode = opt_prop_def(STRING)
     traits = PURE
     SCHEMA: ClassVar[Schema] = Schema(
-        "GridSample",
-        "",
-        22,
-        20,
-        (
-            Formal("X", "T1"),
-            Formal("grid", "T2"),
-        ),
-        (Formal("Y", "T1"),),
+        'GridSample', '', 22, 20,
+        (Formal('X', 'T1'), Formal('grid', 'T2'),),
+        (Formal('Y', 'T1'),),
         {
-            "align_corners": AttributeSpec("INT", False, 0),
-            "padding_mode": AttributeSpec("STRING", False, "zeros"),
-            "mode": AttributeSpec("STRING", False, "linear"),
+            'align_corners': AttributeSpec('INT', False, 0),
+            'padding_mode': AttributeSpec('STRING', False, 'zeros'),
+            'mode': AttributeSpec('STRING', False, 'linear'),
         },
-        {"T1": _T11, "T2": _T1},
-        2,
-        1,
-        16,
+        {'T1': _T11, 'T2': _T1},
+        2, 1, 16,
     )
 
 
@@ -2289,25 +1769,16 @@ class GroupNormalizationOp(OnnxOp):
     epsilon = opt_prop_def(FLOAT)
     traits = PURE
     SCHEMA: ClassVar[Schema] = Schema(
-        "GroupNormalization",
-        "",
-        21,
-        21,
-        (
-            Formal("X", "T"),
-            Formal("scale", "T"),
-            Formal("bias", "T"),
-        ),
-        (Formal("Y", "T"),),
+        'GroupNormalization', '', 21, 21,
+        (Formal('X', 'T'), Formal('scale', 'T'), Formal('bias', 'T'),),
+        (Formal('Y', 'T'),),
         {
-            "stash_type": AttributeSpec("INT", False, 1),
-            "num_groups": AttributeSpec("INT", True),
-            "epsilon": AttributeSpec("FLOAT", False, 1e-05),
+            'stash_type': AttributeSpec('INT', False, 1),
+            'num_groups': AttributeSpec('INT', True),
+            'epsilon': AttributeSpec('FLOAT', False, 1e-05),
         },
-        {"T": _T1},
-        3,
-        1,
-        18,
+        {'T': _T1},
+        3, 1, 18,
     )
 
 
@@ -2322,20 +1793,15 @@ class HammingWindowOp(OnnxOp):
     output_datatype = opt_prop_def(INT)
     traits = PURE
     SCHEMA: ClassVar[Schema] = Schema(
-        "HammingWindow",
-        "",
-        17,
-        17,
-        (Formal("size", "T1"),),
-        (Formal("output", "T2"),),
+        'HammingWindow', '', 17, 17,
+        (Formal('size', 'T1'),),
+        (Formal('output', 'T2'),),
         {
-            "periodic": AttributeSpec("INT", False, 1),
-            "output_datatype": AttributeSpec("INT", False, 1),
+            'periodic': AttributeSpec('INT', False, 1),
+            'output_datatype': AttributeSpec('INT', False, 1),
         },
-        {"T1": _T7, "T2": _T0},
-        1,
-        1,
-        17,
+        {'T1': _T7, 'T2': _T0},
+        1, 1, 17,
     )
 
 
@@ -2350,20 +1816,15 @@ class HannWindowOp(OnnxOp):
     output_datatype = opt_prop_def(INT)
     traits = PURE
     SCHEMA: ClassVar[Schema] = Schema(
-        "HannWindow",
-        "",
-        17,
-        17,
-        (Formal("size", "T1"),),
-        (Formal("output", "T2"),),
+        'HannWindow', '', 17, 17,
+        (Formal('size', 'T1'),),
+        (Formal('output', 'T2'),),
         {
-            "periodic": AttributeSpec("INT", False, 1),
-            "output_datatype": AttributeSpec("INT", False, 1),
+            'periodic': AttributeSpec('INT', False, 1),
+            'output_datatype': AttributeSpec('INT', False, 1),
         },
-        {"T1": _T7, "T2": _T0},
-        1,
-        1,
-        17,
+        {'T1': _T7, 'T2': _T0},
+        1, 1, 17,
     )
 
 
@@ -2378,20 +1839,15 @@ class HardSigmoidOp(OnnxOp):
     alpha = opt_prop_def(FLOAT)
     traits = PURE
     SCHEMA: ClassVar[Schema] = Schema(
-        "HardSigmoid",
-        "",
-        22,
-        6,
-        (Formal("X", "T"),),
-        (Formal("Y", "T"),),
+        'HardSigmoid', '', 22, 6,
+        (Formal('X', 'T'),),
+        (Formal('Y', 'T'),),
         {
-            "beta": AttributeSpec("FLOAT", False, 0.5),
-            "alpha": AttributeSpec("FLOAT", False, 0.2),
+            'beta': AttributeSpec('FLOAT', False, 0.5),
+            'alpha': AttributeSpec('FLOAT', False, 0.2),
         },
-        {"T": _T1},
-        1,
-        1,
-        1,
+        {'T': _T1},
+        1, 1, 1,
     )
 
 
@@ -2404,17 +1860,12 @@ class HardSwishOp(OnnxOp):
     Y = result_def()
     traits = PURE
     SCHEMA: ClassVar[Schema] = Schema(
-        "HardSwish",
-        "",
-        22,
-        14,
-        (Formal("X", "T"),),
-        (Formal("Y", "T"),),
+        'HardSwish', '', 22, 14,
+        (Formal('X', 'T'),),
+        (Formal('Y', 'T'),),
         {},
-        {"T": _T1},
-        1,
-        1,
-        14,
+        {'T': _T1},
+        1, 1, 14,
     )
 
 
@@ -2428,19 +1879,14 @@ class HardmaxOp(OnnxOp):
     axis = opt_prop_def(INT)
     traits = PURE
     SCHEMA: ClassVar[Schema] = Schema(
-        "Hardmax",
-        "",
-        13,
-        13,
-        (Formal("input", "T"),),
-        (Formal("output", "T"),),
+        'Hardmax', '', 13, 13,
+        (Formal('input', 'T'),),
+        (Formal('output', 'T'),),
         {
-            "axis": AttributeSpec("INT", False, -1),
+            'axis': AttributeSpec('INT', False, -1),
         },
-        {"T": _T1},
-        1,
-        1,
-        1,
+        {'T': _T1},
+        1, 1, 1,
     )
 
 
@@ -2453,17 +1899,12 @@ class IdentityOp(OnnxOp):
     output = result_def()
     traits = PURE
     SCHEMA: ClassVar[Schema] = Schema(
-        "Identity",
-        "",
-        25,
-        1,
-        (Formal("input", "V"),),
-        (Formal("output", "V"),),
+        'Identity', '', 25, 1,
+        (Formal('input', 'V'),),
+        (Formal('output', 'V'),),
         {},
-        {"V": _T25},
-        1,
-        1,
-        1,
+        {'V': _T25},
+        1, 1, 1,
     )
 
 
@@ -2478,20 +1919,15 @@ class IfOp(OnnxOp):
     then_branch = region_def("single_block")
     traits = RECURSIVE
     SCHEMA: ClassVar[Schema] = Schema(
-        "If",
-        "",
-        25,
-        1,
-        (Formal("cond", "B"),),
-        (Formal("outputs", "V", _VAR, False),),
+        'If', '', 25, 1,
+        (Formal('cond', 'B'),),
+        (Formal('outputs', 'V', _VAR, False),),
         {
-            "else_branch": AttributeSpec("GRAPH", True),
-            "then_branch": AttributeSpec("GRAPH", True),
+            'else_branch': AttributeSpec('GRAPH', True),
+            'then_branch': AttributeSpec('GRAPH', True),
         },
-        {"V": _T26, "B": _T3},
-        1,
-        1,
-        1,
+        {'V': _T26, 'B': _T3},
+        1, 1, 1,
     )
 
 
@@ -2505,19 +1941,14 @@ class ImageDecoderOp(OnnxOp):
     pixel_format = opt_prop_def(STRING)
     traits = PURE
     SCHEMA: ClassVar[Schema] = Schema(
-        "ImageDecoder",
-        "",
-        20,
-        20,
-        (Formal("encoded_stream", "T1"),),
-        (Formal("image", "T2"),),
+        'ImageDecoder', '', 20, 20,
+        (Formal('encoded_stream', 'T1'),),
+        (Formal('image', 'T2'),),
         {
-            "pixel_format": AttributeSpec("STRING", False, "RGB"),
+            'pixel_format': AttributeSpec('STRING', False, 'RGB'),
         },
-        {"T1": _T23, "T2": _T23},
-        1,
-        1,
-        20,
+        {'T1': _T23, 'T2': _T23},
+        1, 1, 20,
     )
 
 
@@ -2533,23 +1964,14 @@ class InstanceNormalizationOp(OnnxOp):
     epsilon = opt_prop_def(FLOAT)
     traits = PURE
     SCHEMA: ClassVar[Schema] = Schema(
-        "InstanceNormalization",
-        "",
-        22,
-        6,
-        (
-            Formal("input", "T"),
-            Formal("scale", "T"),
-            Formal("B", "T"),
-        ),
-        (Formal("output", "T"),),
+        'InstanceNormalization', '', 22, 6,
+        (Formal('input', 'T'), Formal('scale', 'T'), Formal('B', 'T'),),
+        (Formal('output', 'T'),),
         {
-            "epsilon": AttributeSpec("FLOAT", False, 1e-05),
+            'epsilon': AttributeSpec('FLOAT', False, 1e-05),
         },
-        {"T": _T1},
-        3,
-        1,
-        1,
+        {'T': _T1},
+        3, 1, 1,
     )
 
 
@@ -2564,20 +1986,15 @@ class IsInfOp(OnnxOp):
     detect_positive = opt_prop_def(INT)
     traits = PURE
     SCHEMA: ClassVar[Schema] = Schema(
-        "IsInf",
-        "",
-        20,
-        10,
-        (Formal("X", "T1"),),
-        (Formal("Y", "T2"),),
+        'IsInf', '', 20, 10,
+        (Formal('X', 'T1'),),
+        (Formal('Y', 'T2'),),
         {
-            "detect_negative": AttributeSpec("INT", False, 1),
-            "detect_positive": AttributeSpec("INT", False, 1),
+            'detect_negative': AttributeSpec('INT', False, 1),
+            'detect_positive': AttributeSpec('INT', False, 1),
         },
-        {"T1": _T21, "T2": _T3},
-        1,
-        1,
-        10,
+        {'T1': _T21, 'T2': _T3},
+        1, 1, 10,
     )
 
 
@@ -2590,17 +2007,12 @@ class IsNaNOp(OnnxOp):
     Y = result_def()
     traits = PURE
     SCHEMA: ClassVar[Schema] = Schema(
-        "IsNaN",
-        "",
-        20,
-        9,
-        (Formal("X", "T1"),),
-        (Formal("Y", "T2"),),
+        'IsNaN', '', 20, 9,
+        (Formal('X', 'T1'),),
+        (Formal('Y', 'T2'),),
         {},
-        {"T1": _T21, "T2": _T3},
-        1,
-        1,
-        9,
+        {'T1': _T21, 'T2': _T3},
+        1, 1, 9,
     )
 
 
@@ -2617,22 +2029,17 @@ class LRNOp(OnnxOp):
     size = prop_def(INT)
     traits = PURE
     SCHEMA: ClassVar[Schema] = Schema(
-        "LRN",
-        "",
-        13,
-        1,
-        (Formal("X", "T"),),
-        (Formal("Y", "T"),),
+        'LRN', '', 13, 1,
+        (Formal('X', 'T'),),
+        (Formal('Y', 'T'),),
         {
-            "bias": AttributeSpec("FLOAT", False, 1.0),
-            "beta": AttributeSpec("FLOAT", False, 0.75),
-            "alpha": AttributeSpec("FLOAT", False, 0.0001),
-            "size": AttributeSpec("INT", True),
+            'bias': AttributeSpec('FLOAT', False, 1.0),
+            'beta': AttributeSpec('FLOAT', False, 0.75),
+            'alpha': AttributeSpec('FLOAT', False, 0.0001),
+            'size': AttributeSpec('INT', True),
         },
-        {"T": _T1},
-        1,
-        1,
-        1,
+        {'T': _T1},
+        1, 1, 1,
     )
 
 
@@ -2661,44 +2068,23 @@ class LSTMOp(OnnxOp):
     layout = opt_prop_def(INT)
     activations = opt_prop_def(STRINGS)
     traits = PURE
-    irdl_options = (
-        AttrSizedOperandSegments(as_property=True),
-        AttrSizedResultSegments(as_property=True),
-    )
+    irdl_options = (AttrSizedOperandSegments(as_property=True), AttrSizedResultSegments(as_property=True),)
     SCHEMA: ClassVar[Schema] = Schema(
-        "LSTM",
-        "",
-        22,
-        7,
-        (
-            Formal("X", "T"),
-            Formal("W", "T"),
-            Formal("R", "T"),
-            Formal("B", "T", _OPT),
-            Formal("sequence_lens", "T1", _OPT),
-            Formal("initial_h", "T", _OPT),
-            Formal("initial_c", "T", _OPT),
-            Formal("P", "T", _OPT),
-        ),
-        (
-            Formal("Y", "T", _OPT),
-            Formal("Y_h", "T", _OPT),
-            Formal("Y_c", "T", _OPT),
-        ),
+        'LSTM', '', 22, 7,
+        (Formal('X', 'T'), Formal('W', 'T'), Formal('R', 'T'), Formal('B', 'T', _OPT), Formal('sequence_lens', 'T1', _OPT), Formal('initial_h', 'T', _OPT), Formal('initial_c', 'T', _OPT), Formal('P', 'T', _OPT),),
+        (Formal('Y', 'T', _OPT), Formal('Y_h', 'T', _OPT), Formal('Y_c', 'T', _OPT),),
         {
-            "clip": AttributeSpec("FLOAT"),
-            "activation_beta": AttributeSpec("FLOATS"),
-            "activation_alpha": AttributeSpec("FLOATS"),
-            "hidden_size": AttributeSpec("INT"),
-            "direction": AttributeSpec("STRING", False, "forward"),
-            "input_forget": AttributeSpec("INT", False, 0),
-            "layout": AttributeSpec("INT", False, 0),
-            "activations": AttributeSpec("STRINGS"),
+            'clip': AttributeSpec('FLOAT'),
+            'activation_beta': AttributeSpec('FLOATS'),
+            'activation_alpha': AttributeSpec('FLOATS'),
+            'hidden_size': AttributeSpec('INT'),
+            'direction': AttributeSpec('STRING', False, 'forward'),
+            'input_forget': AttributeSpec('INT', False, 0),
+            'layout': AttributeSpec('INT', False, 0),
+            'activations': AttributeSpec('STRINGS'),
         },
-        {"T": _T1, "T1": _T17},
-        3,
-        0,
-        1,
+        {'T': _T1, 'T1': _T17},
+        3, 0, 1,
     )
 
 
@@ -2719,29 +2105,16 @@ class LayerNormalizationOp(OnnxOp):
     traits = PURE
     irdl_options = (AttrSizedResultSegments(as_property=True),)
     SCHEMA: ClassVar[Schema] = Schema(
-        "LayerNormalization",
-        "",
-        17,
-        17,
-        (
-            Formal("X", "T"),
-            Formal("Scale", "T"),
-            Formal("B", "T", _OPT),
-        ),
-        (
-            Formal("Y", "T"),
-            Formal("Mean", "U", _OPT),
-            Formal("InvStdDev", "U", _OPT),
-        ),
+        'LayerNormalization', '', 17, 17,
+        (Formal('X', 'T'), Formal('Scale', 'T'), Formal('B', 'T', _OPT),),
+        (Formal('Y', 'T'), Formal('Mean', 'U', _OPT), Formal('InvStdDev', 'U', _OPT),),
         {
-            "stash_type": AttributeSpec("INT", False, 1),
-            "epsilon": AttributeSpec("FLOAT", False, 1e-05),
-            "axis": AttributeSpec("INT", False, -1),
+            'stash_type': AttributeSpec('INT', False, 1),
+            'epsilon': AttributeSpec('FLOAT', False, 1e-05),
+            'axis': AttributeSpec('INT', False, -1),
         },
-        {"T": _T1, "U": _T27},
-        2,
-        1,
-        17,
+        {'T': _T1, 'U': _T27},
+        2, 1, 17,
     )
 
 
@@ -2755,19 +2128,14 @@ class LeakyReluOp(OnnxOp):
     alpha = opt_prop_def(FLOAT)
     traits = PURE
     SCHEMA: ClassVar[Schema] = Schema(
-        "LeakyRelu",
-        "",
-        16,
-        6,
-        (Formal("X", "T"),),
-        (Formal("Y", "T"),),
+        'LeakyRelu', '', 16, 6,
+        (Formal('X', 'T'),),
+        (Formal('Y', 'T'),),
         {
-            "alpha": AttributeSpec("FLOAT", False, 0.01),
+            'alpha': AttributeSpec('FLOAT', False, 0.01),
         },
-        {"T": _T1},
-        1,
-        1,
-        1,
+        {'T': _T1},
+        1, 1, 1,
     )
 
 
@@ -2781,20 +2149,12 @@ class LessOp(OnnxOp):
     C = result_def()
     traits = PURE
     SCHEMA: ClassVar[Schema] = Schema(
-        "Less",
-        "",
-        13,
-        7,
-        (
-            Formal("A", "T"),
-            Formal("B", "T"),
-        ),
-        (Formal("C", "T1"),),
+        'Less', '', 13, 7,
+        (Formal('A', 'T'), Formal('B', 'T'),),
+        (Formal('C', 'T1'),),
         {},
-        {"T": _T0, "T1": _T3},
-        2,
-        1,
-        1,
+        {'T': _T0, 'T1': _T3},
+        2, 1, 1,
     )
 
 
@@ -2808,20 +2168,12 @@ class LessOrEqualOp(OnnxOp):
     C = result_def()
     traits = PURE
     SCHEMA: ClassVar[Schema] = Schema(
-        "LessOrEqual",
-        "",
-        16,
-        12,
-        (
-            Formal("A", "T"),
-            Formal("B", "T"),
-        ),
-        (Formal("C", "T1"),),
+        'LessOrEqual', '', 16, 12,
+        (Formal('A', 'T'), Formal('B', 'T'),),
+        (Formal('C', 'T1'),),
         {},
-        {"T": _T0, "T1": _T3},
-        2,
-        1,
-        12,
+        {'T': _T0, 'T1': _T3},
+        2, 1, 12,
     )
 
 
@@ -2846,33 +2198,18 @@ class LinearAttentionOp(OnnxOp):
     traits = PURE
     irdl_options = (AttrSizedOperandSegments(as_property=True),)
     SCHEMA: ClassVar[Schema] = Schema(
-        "LinearAttention",
-        "",
-        27,
-        27,
-        (
-            Formal("query", "T"),
-            Formal("key", "T"),
-            Formal("value", "T"),
-            Formal("past_state", "S", _OPT),
-            Formal("decay", "T", _OPT),
-            Formal("beta", "T", _OPT),
-        ),
-        (
-            Formal("output", "T"),
-            Formal("present_state", "S"),
-        ),
+        'LinearAttention', '', 27, 27,
+        (Formal('query', 'T'), Formal('key', 'T'), Formal('value', 'T'), Formal('past_state', 'S', _OPT), Formal('decay', 'T', _OPT), Formal('beta', 'T', _OPT),),
+        (Formal('output', 'T'), Formal('present_state', 'S'),),
         {
-            "chunk_size": AttributeSpec("INT", False, 64),
-            "kv_num_heads": AttributeSpec("INT", True),
-            "q_num_heads": AttributeSpec("INT", True),
-            "scale": AttributeSpec("FLOAT", False, 0.0),
-            "update_rule": AttributeSpec("STRING", False, "gated_delta"),
+            'chunk_size': AttributeSpec('INT', False, 64),
+            'kv_num_heads': AttributeSpec('INT', True),
+            'q_num_heads': AttributeSpec('INT', True),
+            'scale': AttributeSpec('FLOAT', False, 0.0),
+            'update_rule': AttributeSpec('STRING', False, 'gated_delta'),
         },
-        {"T": _T10, "S": _T10},
-        3,
-        2,
-        27,
+        {'T': _T10, 'S': _T10},
+        3, 2, 27,
     )
 
 
@@ -2885,17 +2222,12 @@ class LogOp(OnnxOp):
     output = result_def()
     traits = PURE
     SCHEMA: ClassVar[Schema] = Schema(
-        "Log",
-        "",
-        13,
-        6,
-        (Formal("input", "T"),),
-        (Formal("output", "T"),),
+        'Log', '', 13, 6,
+        (Formal('input', 'T'),),
+        (Formal('output', 'T'),),
         {},
-        {"T": _T1},
-        1,
-        1,
-        1,
+        {'T': _T1},
+        1, 1, 1,
     )
 
 
@@ -2909,19 +2241,14 @@ class LogSoftmaxOp(OnnxOp):
     axis = opt_prop_def(INT)
     traits = PURE
     SCHEMA: ClassVar[Schema] = Schema(
-        "LogSoftmax",
-        "",
-        13,
-        13,
-        (Formal("input", "T"),),
-        (Formal("output", "T"),),
+        'LogSoftmax', '', 13, 13,
+        (Formal('input', 'T'),),
+        (Formal('output', 'T'),),
         {
-            "axis": AttributeSpec("INT", False, -1),
+            'axis': AttributeSpec('INT', False, -1),
         },
-        {"T": _T1},
-        1,
-        1,
-        1,
+        {'T': _T1},
+        1, 1, 1,
     )
 
 
@@ -2938,23 +2265,14 @@ class LoopOp(OnnxOp):
     traits = RECURSIVE
     irdl_options = (AttrSizedOperandSegments(as_property=True),)
     SCHEMA: ClassVar[Schema] = Schema(
-        "Loop",
-        "",
-        25,
-        1,
-        (
-            Formal("M", "I", _OPT),
-            Formal("cond", "B", _OPT),
-            Formal("v_initial", "V", _VAR, False),
-        ),
-        (Formal("v_final_and_scan_outputs", "V", _VAR, False),),
+        'Loop', '', 25, 1,
+        (Formal('M', 'I', _OPT), Formal('cond', 'B', _OPT), Formal('v_initial', 'V', _VAR, False),),
+        (Formal('v_final_and_scan_outputs', 'V', _VAR, False),),
         {
-            "body": AttributeSpec("GRAPH", True),
+            'body': AttributeSpec('GRAPH', True),
         },
-        {"V": _T26, "I": _T2, "B": _T3},
-        2,
-        1,
-        1,
+        {'V': _T26, 'I': _T2, 'B': _T3},
+        2, 1, 1,
     )
 
 
@@ -2969,20 +2287,15 @@ class LpNormalizationOp(OnnxOp):
     axis = opt_prop_def(INT)
     traits = PURE
     SCHEMA: ClassVar[Schema] = Schema(
-        "LpNormalization",
-        "",
-        22,
-        1,
-        (Formal("input", "T"),),
-        (Formal("output", "T"),),
+        'LpNormalization', '', 22, 1,
+        (Formal('input', 'T'),),
+        (Formal('output', 'T'),),
         {
-            "p": AttributeSpec("INT", False, 2),
-            "axis": AttributeSpec("INT", False, -1),
+            'p': AttributeSpec('INT', False, 2),
+            'axis': AttributeSpec('INT', False, -1),
         },
-        {"T": _T1},
-        1,
-        1,
-        1,
+        {'T': _T1},
+        1, 1, 1,
     )
 
 
@@ -3002,25 +2315,20 @@ class LpPoolOp(OnnxOp):
     kernel_shape = prop_def(INTS)
     traits = PURE
     SCHEMA: ClassVar[Schema] = Schema(
-        "LpPool",
-        "",
-        22,
-        2,
-        (Formal("X", "T"),),
-        (Formal("Y", "T"),),
+        'LpPool', '', 22, 2,
+        (Formal('X', 'T'),),
+        (Formal('Y', 'T'),),
         {
-            "p": AttributeSpec("INT", False, 2),
-            "pads": AttributeSpec("INTS"),
-            "auto_pad": AttributeSpec("STRING", False, "NOTSET"),
-            "ceil_mode": AttributeSpec("INT", False, 0),
-            "dilations": AttributeSpec("INTS"),
-            "strides": AttributeSpec("INTS"),
-            "kernel_shape": AttributeSpec("INTS", True),
+            'p': AttributeSpec('INT', False, 2),
+            'pads': AttributeSpec('INTS'),
+            'auto_pad': AttributeSpec('STRING', False, 'NOTSET'),
+            'ceil_mode': AttributeSpec('INT', False, 0),
+            'dilations': AttributeSpec('INTS'),
+            'strides': AttributeSpec('INTS'),
+            'kernel_shape': AttributeSpec('INTS', True),
         },
-        {"T": _T1},
-        1,
-        1,
-        1,
+        {'T': _T1},
+        1, 1, 1,
     )
 
 
@@ -3034,20 +2342,12 @@ class MatMulOp(OnnxOp):
     Y = result_def()
     traits = PURE
     SCHEMA: ClassVar[Schema] = Schema(
-        "MatMul",
-        "",
-        13,
-        1,
-        (
-            Formal("A", "T"),
-            Formal("B", "T"),
-        ),
-        (Formal("Y", "T"),),
+        'MatMul', '', 13, 1,
+        (Formal('A', 'T'), Formal('B', 'T'),),
+        (Formal('Y', 'T'),),
         {},
-        {"T": _T18},
-        2,
-        1,
-        1,
+        {'T': _T18},
+        2, 1, 1,
     )
 
 
@@ -3064,22 +2364,12 @@ class MatMulIntegerOp(OnnxOp):
     traits = PURE
     irdl_options = (AttrSizedOperandSegments(as_property=True),)
     SCHEMA: ClassVar[Schema] = Schema(
-        "MatMulInteger",
-        "",
-        10,
-        10,
-        (
-            Formal("A", "T1"),
-            Formal("B", "T2"),
-            Formal("a_zero_point", "T1", _OPT),
-            Formal("b_zero_point", "T2", _OPT),
-        ),
-        (Formal("Y", "T3"),),
+        'MatMulInteger', '', 10, 10,
+        (Formal('A', 'T1'), Formal('B', 'T2'), Formal('a_zero_point', 'T1', _OPT), Formal('b_zero_point', 'T2', _OPT),),
+        (Formal('Y', 'T3'),),
         {},
-        {"T1": _T16, "T2": _T16, "T3": _T17},
-        2,
-        1,
-        10,
+        {'T1': _T16, 'T2': _T16, 'T3': _T17},
+        2, 1, 10,
     )
 
 
@@ -3092,17 +2382,12 @@ class MaxOp(OnnxOp):
     max = result_def()
     traits = PURE
     SCHEMA: ClassVar[Schema] = Schema(
-        "Max",
-        "",
-        13,
-        6,
-        (Formal("data_0", "T", _VAR),),
-        (Formal("max", "T"),),
+        'Max', '', 13, 6,
+        (Formal('data_0', 'T', _VAR),),
+        (Formal('max', 'T'),),
         {},
-        {"T": _T0},
-        1,
-        1,
-        1,
+        {'T': _T0},
+        1, 1, 1,
     )
 
 
@@ -3123,28 +2408,20 @@ class MaxPoolOp(OnnxOp):
     kernel_shape = prop_def(INTS)
     traits = PURE
     SCHEMA: ClassVar[Schema] = Schema(
-        "MaxPool",
-        "",
-        22,
-        1,
-        (Formal("X", "T"),),
-        (
-            Formal("Y", "T"),
-            Formal("Indices", "I", _OPT),
-        ),
+        'MaxPool', '', 22, 1,
+        (Formal('X', 'T'),),
+        (Formal('Y', 'T'), Formal('Indices', 'I', _OPT),),
         {
-            "storage_order": AttributeSpec("INT", False, 0),
-            "dilations": AttributeSpec("INTS"),
-            "ceil_mode": AttributeSpec("INT", False, 0),
-            "pads": AttributeSpec("INTS"),
-            "auto_pad": AttributeSpec("STRING", False, "NOTSET"),
-            "strides": AttributeSpec("INTS"),
-            "kernel_shape": AttributeSpec("INTS", True),
+            'storage_order': AttributeSpec('INT', False, 0),
+            'dilations': AttributeSpec('INTS'),
+            'ceil_mode': AttributeSpec('INT', False, 0),
+            'pads': AttributeSpec('INTS'),
+            'auto_pad': AttributeSpec('STRING', False, 'NOTSET'),
+            'strides': AttributeSpec('INTS'),
+            'kernel_shape': AttributeSpec('INTS', True),
         },
-        {"T": _T28, "I": _T2},
-        1,
-        1,
-        1,
+        {'T': _T28, 'I': _T2},
+        1, 1, 1,
     )
 
 
@@ -3160,23 +2437,15 @@ class MaxRoiPoolOp(OnnxOp):
     pooled_shape = prop_def(INTS)
     traits = PURE
     SCHEMA: ClassVar[Schema] = Schema(
-        "MaxRoiPool",
-        "",
-        22,
-        1,
-        (
-            Formal("X", "T"),
-            Formal("rois", "T"),
-        ),
-        (Formal("Y", "T"),),
+        'MaxRoiPool', '', 22, 1,
+        (Formal('X', 'T'), Formal('rois', 'T'),),
+        (Formal('Y', 'T'),),
         {
-            "spatial_scale": AttributeSpec("FLOAT", False, 1.0),
-            "pooled_shape": AttributeSpec("INTS", True),
+            'spatial_scale': AttributeSpec('FLOAT', False, 1.0),
+            'pooled_shape': AttributeSpec('INTS', True),
         },
-        {"T": _T1},
-        2,
-        1,
-        1,
+        {'T': _T1},
+        2, 1, 1,
     )
 
 
@@ -3194,25 +2463,16 @@ class MaxUnpoolOp(OnnxOp):
     kernel_shape = prop_def(INTS)
     traits = PURE
     SCHEMA: ClassVar[Schema] = Schema(
-        "MaxUnpool",
-        "",
-        22,
-        9,
-        (
-            Formal("X", "T1"),
-            Formal("I", "T2"),
-            Formal("output_shape", "T2", _OPT),
-        ),
-        (Formal("output", "T1"),),
+        'MaxUnpool', '', 22, 9,
+        (Formal('X', 'T1'), Formal('I', 'T2'), Formal('output_shape', 'T2', _OPT),),
+        (Formal('output', 'T1'),),
         {
-            "pads": AttributeSpec("INTS"),
-            "strides": AttributeSpec("INTS"),
-            "kernel_shape": AttributeSpec("INTS", True),
+            'pads': AttributeSpec('INTS'),
+            'strides': AttributeSpec('INTS'),
+            'kernel_shape': AttributeSpec('INTS', True),
         },
-        {"T1": _T1, "T2": _T2},
-        2,
-        1,
-        9,
+        {'T1': _T1, 'T2': _T2},
+        2, 1, 9,
     )
 
 
@@ -3225,17 +2485,12 @@ class MeanOp(OnnxOp):
     mean = result_def()
     traits = PURE
     SCHEMA: ClassVar[Schema] = Schema(
-        "Mean",
-        "",
-        13,
-        6,
-        (Formal("data_0", "T", _VAR),),
-        (Formal("mean", "T"),),
+        'Mean', '', 13, 6,
+        (Formal('data_0', 'T', _VAR),),
+        (Formal('mean', 'T'),),
         {},
-        {"T": _T1},
-        1,
-        1,
-        1,
+        {'T': _T1},
+        1, 1, 1,
     )
 
 
@@ -3249,19 +2504,14 @@ class MeanVarianceNormalizationOp(OnnxOp):
     axes = opt_prop_def(INTS)
     traits = PURE
     SCHEMA: ClassVar[Schema] = Schema(
-        "MeanVarianceNormalization",
-        "",
-        13,
-        9,
-        (Formal("X", "T"),),
-        (Formal("Y", "T"),),
+        'MeanVarianceNormalization', '', 13, 9,
+        (Formal('X', 'T'),),
+        (Formal('Y', 'T'),),
         {
-            "axes": AttributeSpec("INTS", False, (0, 2, 3)),
+            'axes': AttributeSpec('INTS', False, (0, 2, 3)),
         },
-        {"T": _T1},
-        1,
-        1,
-        9,
+        {'T': _T1},
+        1, 1, 9,
     )
 
 
@@ -3279,25 +2529,14 @@ class MelWeightMatrixOp(OnnxOp):
     output_datatype = opt_prop_def(INT)
     traits = PURE
     SCHEMA: ClassVar[Schema] = Schema(
-        "MelWeightMatrix",
-        "",
-        17,
-        17,
-        (
-            Formal("num_mel_bins", "T1"),
-            Formal("dft_length", "T1"),
-            Formal("sample_rate", "T1"),
-            Formal("lower_edge_hertz", "T2"),
-            Formal("upper_edge_hertz", "T2"),
-        ),
-        (Formal("output", "T3"),),
+        'MelWeightMatrix', '', 17, 17,
+        (Formal('num_mel_bins', 'T1'), Formal('dft_length', 'T1'), Formal('sample_rate', 'T1'), Formal('lower_edge_hertz', 'T2'), Formal('upper_edge_hertz', 'T2'),),
+        (Formal('output', 'T3'),),
         {
-            "output_datatype": AttributeSpec("INT", False, 1),
+            'output_datatype': AttributeSpec('INT', False, 1),
         },
-        {"T1": _T7, "T2": _T1, "T3": _T0},
-        5,
-        1,
-        17,
+        {'T1': _T7, 'T2': _T1, 'T3': _T0},
+        5, 1, 17,
     )
 
 
@@ -3310,17 +2549,12 @@ class MinOp(OnnxOp):
     min = result_def()
     traits = PURE
     SCHEMA: ClassVar[Schema] = Schema(
-        "Min",
-        "",
-        13,
-        6,
-        (Formal("data_0", "T", _VAR),),
-        (Formal("min", "T"),),
+        'Min', '', 13, 6,
+        (Formal('data_0', 'T', _VAR),),
+        (Formal('min', 'T'),),
         {},
-        {"T": _T0},
-        1,
-        1,
-        1,
+        {'T': _T0},
+        1, 1, 1,
     )
 
 
@@ -3333,17 +2567,12 @@ class MishOp(OnnxOp):
     Y = result_def()
     traits = PURE
     SCHEMA: ClassVar[Schema] = Schema(
-        "Mish",
-        "",
-        22,
-        18,
-        (Formal("X", "T"),),
-        (Formal("Y", "T"),),
+        'Mish', '', 22, 18,
+        (Formal('X', 'T'),),
+        (Formal('Y', 'T'),),
         {},
-        {"T": _T1},
-        1,
-        1,
-        18,
+        {'T': _T1},
+        1, 1, 18,
     )
 
 
@@ -3358,22 +2587,14 @@ class ModOp(OnnxOp):
     fmod = opt_prop_def(INT)
     traits = PURE
     SCHEMA: ClassVar[Schema] = Schema(
-        "Mod",
-        "",
-        28,
-        10,
-        (
-            Formal("A", "T"),
-            Formal("B", "T"),
-        ),
-        (Formal("C", "T"),),
+        'Mod', '', 28, 10,
+        (Formal('A', 'T'), Formal('B', 'T'),),
+        (Formal('C', 'T'),),
         {
-            "fmod": AttributeSpec("INT", False, 0),
+            'fmod': AttributeSpec('INT', False, 0),
         },
-        {"T": _T0},
-        2,
-        1,
-        10,
+        {'T': _T0},
+        2, 1, 10,
     )
 
 
@@ -3387,20 +2608,12 @@ class MulOp(OnnxOp):
     C = result_def()
     traits = PURE
     SCHEMA: ClassVar[Schema] = Schema(
-        "Mul",
-        "",
-        14,
-        7,
-        (
-            Formal("A", "T"),
-            Formal("B", "T"),
-        ),
-        (Formal("C", "T"),),
+        'Mul', '', 14, 7,
+        (Formal('A', 'T'), Formal('B', 'T'),),
+        (Formal('C', 'T'),),
         {},
-        {"T": _T0},
-        2,
-        1,
-        1,
+        {'T': _T0},
+        2, 1, 1,
     )
 
 
@@ -3415,21 +2628,16 @@ class MultinomialOp(OnnxOp):
     seed = opt_prop_def(FLOAT)
     sample_size = opt_prop_def(INT)
     SCHEMA: ClassVar[Schema] = Schema(
-        "Multinomial",
-        "",
-        22,
-        7,
-        (Formal("input", "T1"),),
-        (Formal("output", "T2"),),
+        'Multinomial', '', 22, 7,
+        (Formal('input', 'T1'),),
+        (Formal('output', 'T2'),),
         {
-            "dtype": AttributeSpec("INT", False, 6),
-            "seed": AttributeSpec("FLOAT"),
-            "sample_size": AttributeSpec("INT", False, 1),
+            'dtype': AttributeSpec('INT', False, 6),
+            'seed': AttributeSpec('FLOAT'),
+            'sample_size': AttributeSpec('INT', False, 1),
         },
-        {"T1": _T1, "T2": _T7},
-        1,
-        1,
-        7,
+        {'T1': _T1, 'T2': _T7},
+        1, 1, 7,
     )
 
 
@@ -3442,17 +2650,12 @@ class NegOp(OnnxOp):
     Y = result_def()
     traits = PURE
     SCHEMA: ClassVar[Schema] = Schema(
-        "Neg",
-        "",
-        13,
-        6,
-        (Formal("X", "T"),),
-        (Formal("Y", "T"),),
+        'Neg', '', 13, 6,
+        (Formal('X', 'T'),),
+        (Formal('Y', 'T'),),
         {},
-        {"T": _T29},
-        1,
-        1,
-        1,
+        {'T': _T29},
+        1, 1, 1,
     )
 
 
@@ -3469,24 +2672,15 @@ class NegativeLogLikelihoodLossOp(OnnxOp):
     reduction = opt_prop_def(STRING)
     traits = PURE
     SCHEMA: ClassVar[Schema] = Schema(
-        "NegativeLogLikelihoodLoss",
-        "",
-        22,
-        12,
-        (
-            Formal("input", "T"),
-            Formal("target", "Tind"),
-            Formal("weight", "T", _OPT),
-        ),
-        (Formal("loss", "T"),),
+        'NegativeLogLikelihoodLoss', '', 22, 12,
+        (Formal('input', 'T'), Formal('target', 'Tind'), Formal('weight', 'T', _OPT),),
+        (Formal('loss', 'T'),),
         {
-            "ignore_index": AttributeSpec("INT"),
-            "reduction": AttributeSpec("STRING", False, "mean"),
+            'ignore_index': AttributeSpec('INT'),
+            'reduction': AttributeSpec('STRING', False, 'mean'),
         },
-        {"T": _T1, "Tind": _T7},
-        2,
-        1,
-        12,
+        {'T': _T1, 'Tind': _T7},
+        2, 1, 12,
     )
 
 
@@ -3505,25 +2699,14 @@ class NonMaxSuppressionOp(OnnxOp):
     traits = PURE
     irdl_options = (AttrSizedOperandSegments(as_property=True),)
     SCHEMA: ClassVar[Schema] = Schema(
-        "NonMaxSuppression",
-        "",
-        11,
-        10,
-        (
-            Formal("boxes", "tensor(float)"),
-            Formal("scores", "tensor(float)"),
-            Formal("max_output_boxes_per_class", "tensor(int64)", _OPT),
-            Formal("iou_threshold", "tensor(float)", _OPT),
-            Formal("score_threshold", "tensor(float)", _OPT),
-        ),
-        (Formal("selected_indices", "tensor(int64)"),),
+        'NonMaxSuppression', '', 11, 10,
+        (Formal('boxes', 'tensor(float)'), Formal('scores', 'tensor(float)'), Formal('max_output_boxes_per_class', 'tensor(int64)', _OPT), Formal('iou_threshold', 'tensor(float)', _OPT), Formal('score_threshold', 'tensor(float)', _OPT),),
+        (Formal('selected_indices', 'tensor(int64)'),),
         {
-            "center_point_box": AttributeSpec("INT", False, 0),
+            'center_point_box': AttributeSpec('INT', False, 0),
         },
         {},
-        2,
-        1,
-        10,
+        2, 1, 10,
     )
 
 
@@ -3536,17 +2719,12 @@ class NonZeroOp(OnnxOp):
     Y = result_def()
     traits = PURE
     SCHEMA: ClassVar[Schema] = Schema(
-        "NonZero",
-        "",
-        13,
-        9,
-        (Formal("X", "T"),),
-        (Formal("Y", "tensor(int64)"),),
+        'NonZero', '', 13, 9,
+        (Formal('X', 'T'),),
+        (Formal('Y', 'tensor(int64)'),),
         {},
-        {"T": _T11},
-        1,
-        1,
-        9,
+        {'T': _T11},
+        1, 1, 9,
     )
 
 
@@ -3559,17 +2737,12 @@ class NotOp(OnnxOp):
     Y = result_def()
     traits = PURE
     SCHEMA: ClassVar[Schema] = Schema(
-        "Not",
-        "",
-        1,
-        1,
-        (Formal("X", "T"),),
-        (Formal("Y", "T"),),
+        'Not', '', 1, 1,
+        (Formal('X', 'T'),),
+        (Formal('Y', 'T'),),
         {},
-        {"T": _T3},
-        1,
-        1,
-        1,
+        {'T': _T3},
+        1, 1, 1,
     )
 
 
@@ -3585,23 +2758,14 @@ class OneHotOp(OnnxOp):
     axis = opt_prop_def(INT)
     traits = PURE
     SCHEMA: ClassVar[Schema] = Schema(
-        "OneHot",
-        "",
-        28,
-        9,
-        (
-            Formal("indices", "T1"),
-            Formal("depth", "T2"),
-            Formal("values", "T3"),
-        ),
-        (Formal("output", "T3"),),
+        'OneHot', '', 28, 9,
+        (Formal('indices', 'T1'), Formal('depth', 'T2'), Formal('values', 'T3'),),
+        (Formal('output', 'T3'),),
         {
-            "axis": AttributeSpec("INT", False, -1),
+            'axis': AttributeSpec('INT', False, -1),
         },
-        {"T1": _T30, "T2": _T30, "T3": _T11},
-        3,
-        1,
-        9,
+        {'T1': _T30, 'T2': _T30, 'T3': _T11},
+        3, 1, 9,
     )
 
 
@@ -3615,19 +2779,14 @@ class OptionalOp(OnnxOp):
     type = opt_prop_def(TYPE_PROTO)
     traits = PURE
     SCHEMA: ClassVar[Schema] = Schema(
-        "Optional",
-        "",
-        28,
-        15,
-        (Formal("input", "V", _OPT),),
-        (Formal("output", "O"),),
+        'Optional', '', 28, 15,
+        (Formal('input', 'V', _OPT),),
+        (Formal('output', 'O'),),
         {
-            "type": AttributeSpec("TYPE_PROTO"),
+            'type': AttributeSpec('TYPE_PROTO'),
         },
-        {"V": _T31, "O": _T32},
-        0,
-        1,
-        15,
+        {'V': _T31, 'O': _T32},
+        0, 1, 15,
     )
 
 
@@ -3640,17 +2799,12 @@ class OptionalGetElementOp(OnnxOp):
     output = result_def()
     traits = PURE
     SCHEMA: ClassVar[Schema] = Schema(
-        "OptionalGetElement",
-        "",
-        28,
-        15,
-        (Formal("input", "O"),),
-        (Formal("output", "V"),),
+        'OptionalGetElement', '', 28, 15,
+        (Formal('input', 'O'),),
+        (Formal('output', 'V'),),
         {},
-        {"O": _T33, "V": _T31},
-        1,
-        1,
-        15,
+        {'O': _T33, 'V': _T31},
+        1, 1, 15,
     )
 
 
@@ -3663,17 +2817,12 @@ class OptionalHasElementOp(OnnxOp):
     output = result_def()
     traits = PURE
     SCHEMA: ClassVar[Schema] = Schema(
-        "OptionalHasElement",
-        "",
-        28,
-        15,
-        (Formal("input", "O", _OPT),),
-        (Formal("output", "B"),),
+        'OptionalHasElement', '', 28, 15,
+        (Formal('input', 'O', _OPT),),
+        (Formal('output', 'B'),),
         {},
-        {"O": _T33, "B": _T3},
-        0,
-        1,
-        15,
+        {'O': _T33, 'B': _T3},
+        0, 1, 15,
     )
 
 
@@ -3687,20 +2836,12 @@ class OrOp(OnnxOp):
     C = result_def()
     traits = PURE
     SCHEMA: ClassVar[Schema] = Schema(
-        "Or",
-        "",
-        7,
-        7,
-        (
-            Formal("A", "T"),
-            Formal("B", "T"),
-        ),
-        (Formal("C", "T1"),),
+        'Or', '', 7, 7,
+        (Formal('A', 'T'), Formal('B', 'T'),),
+        (Formal('C', 'T1'),),
         {},
-        {"T": _T3, "T1": _T3},
-        2,
-        1,
-        1,
+        {'T': _T3, 'T1': _T3},
+        2, 1, 1,
     )
 
 
@@ -3714,20 +2855,12 @@ class PReluOp(OnnxOp):
     Y = result_def()
     traits = PURE
     SCHEMA: ClassVar[Schema] = Schema(
-        "PRelu",
-        "",
-        16,
-        7,
-        (
-            Formal("X", "T"),
-            Formal("slope", "T"),
-        ),
-        (Formal("Y", "T"),),
+        'PRelu', '', 16, 7,
+        (Formal('X', 'T'), Formal('slope', 'T'),),
+        (Formal('Y', 'T'),),
         {},
-        {"T": _T18},
-        2,
-        1,
-        1,
+        {'T': _T18},
+        2, 1, 1,
     )
 
 
@@ -3745,24 +2878,14 @@ class PadOp(OnnxOp):
     traits = PURE
     irdl_options = (AttrSizedOperandSegments(as_property=True),)
     SCHEMA: ClassVar[Schema] = Schema(
-        "Pad",
-        "",
-        25,
-        11,
-        (
-            Formal("data", "T"),
-            Formal("pads", "tensor(int64)"),
-            Formal("constant_value", "T", _OPT),
-            Formal("axes", "Tind", _OPT),
-        ),
-        (Formal("output", "T"),),
+        'Pad', '', 25, 11,
+        (Formal('data', 'T'), Formal('pads', 'tensor(int64)'), Formal('constant_value', 'T', _OPT), Formal('axes', 'Tind', _OPT),),
+        (Formal('output', 'T'),),
         {
-            "mode": AttributeSpec("STRING", False, "constant"),
+            'mode': AttributeSpec('STRING', False, 'constant'),
         },
-        {"T": _T14, "Tind": _T7},
-        2,
-        1,
-        1,
+        {'T': _T14, 'Tind': _T7},
+        2, 1, 1,
     )
 
 
@@ -3776,20 +2899,12 @@ class PowOp(OnnxOp):
     Z = result_def()
     traits = PURE
     SCHEMA: ClassVar[Schema] = Schema(
-        "Pow",
-        "",
-        15,
-        7,
-        (
-            Formal("X", "T"),
-            Formal("Y", "T1"),
-        ),
-        (Formal("Z", "T"),),
+        'Pow', '', 15, 7,
+        (Formal('X', 'T'), Formal('Y', 'T1'),),
+        (Formal('Z', 'T'),),
         {},
-        {"T": _T34, "T1": _T0},
-        2,
-        1,
-        1,
+        {'T': _T34, 'T1': _T0},
+        2, 1, 1,
     )
 
 
@@ -3816,34 +2931,19 @@ class QLinearConvOp(OnnxOp):
     auto_pad = opt_prop_def(STRING)
     traits = PURE
     SCHEMA: ClassVar[Schema] = Schema(
-        "QLinearConv",
-        "",
-        10,
-        10,
-        (
-            Formal("x", "T1"),
-            Formal("x_scale", "tensor(float)"),
-            Formal("x_zero_point", "T1"),
-            Formal("w", "T2"),
-            Formal("w_scale", "tensor(float)"),
-            Formal("w_zero_point", "T2"),
-            Formal("y_scale", "tensor(float)"),
-            Formal("y_zero_point", "T3"),
-            Formal("B", "T4", _OPT),
-        ),
-        (Formal("y", "T3"),),
+        'QLinearConv', '', 10, 10,
+        (Formal('x', 'T1'), Formal('x_scale', 'tensor(float)'), Formal('x_zero_point', 'T1'), Formal('w', 'T2'), Formal('w_scale', 'tensor(float)'), Formal('w_zero_point', 'T2'), Formal('y_scale', 'tensor(float)'), Formal('y_zero_point', 'T3'), Formal('B', 'T4', _OPT),),
+        (Formal('y', 'T3'),),
         {
-            "group": AttributeSpec("INT", False, 1),
-            "pads": AttributeSpec("INTS"),
-            "strides": AttributeSpec("INTS"),
-            "dilations": AttributeSpec("INTS"),
-            "kernel_shape": AttributeSpec("INTS"),
-            "auto_pad": AttributeSpec("STRING", False, "NOTSET"),
+            'group': AttributeSpec('INT', False, 1),
+            'pads': AttributeSpec('INTS'),
+            'strides': AttributeSpec('INTS'),
+            'dilations': AttributeSpec('INTS'),
+            'kernel_shape': AttributeSpec('INTS'),
+            'auto_pad': AttributeSpec('STRING', False, 'NOTSET'),
         },
-        {"T1": _T16, "T2": _T16, "T3": _T16, "T4": _T17},
-        8,
-        1,
-        10,
+        {'T1': _T16, 'T2': _T16, 'T3': _T16, 'T4': _T17},
+        8, 1, 10,
     )
 
 
@@ -3863,26 +2963,12 @@ class QLinearMatMulOp(OnnxOp):
     y = result_def()
     traits = PURE
     SCHEMA: ClassVar[Schema] = Schema(
-        "QLinearMatMul",
-        "",
-        21,
-        10,
-        (
-            Formal("a", "T1"),
-            Formal("a_scale", "TS"),
-            Formal("a_zero_point", "T1"),
-            Formal("b", "T2"),
-            Formal("b_scale", "TS"),
-            Formal("b_zero_point", "T2"),
-            Formal("y_scale", "TS"),
-            Formal("y_zero_point", "T3"),
-        ),
-        (Formal("y", "T3"),),
+        'QLinearMatMul', '', 21, 10,
+        (Formal('a', 'T1'), Formal('a_scale', 'TS'), Formal('a_zero_point', 'T1'), Formal('b', 'T2'), Formal('b_scale', 'TS'), Formal('b_zero_point', 'T2'), Formal('y_scale', 'TS'), Formal('y_zero_point', 'T3'),),
+        (Formal('y', 'T3'),),
         {},
-        {"TS": _T10, "T1": _T35, "T2": _T35, "T3": _T35},
-        8,
-        1,
-        10,
+        {'TS': _T10, 'T1': _T35, 'T2': _T35, 'T3': _T35},
+        8, 1, 10,
     )
 
 
@@ -3902,27 +2988,18 @@ class QuantizeLinearOp(OnnxOp):
     axis = opt_prop_def(INT)
     traits = PURE
     SCHEMA: ClassVar[Schema] = Schema(
-        "QuantizeLinear",
-        "",
-        28,
-        10,
-        (
-            Formal("x", "T1"),
-            Formal("y_scale", "T2"),
-            Formal("y_zero_point", "T3", _OPT),
-        ),
-        (Formal("y", "T3"),),
+        'QuantizeLinear', '', 28, 10,
+        (Formal('x', 'T1'), Formal('y_scale', 'T2'), Formal('y_zero_point', 'T3', _OPT),),
+        (Formal('y', 'T3'),),
         {
-            "precision": AttributeSpec("INT", False, 0),
-            "output_dtype": AttributeSpec("INT", False, 0),
-            "block_size": AttributeSpec("INT", False, 0),
-            "saturate": AttributeSpec("INT", False, 1),
-            "axis": AttributeSpec("INT", False, 1),
+            'precision': AttributeSpec('INT', False, 0),
+            'output_dtype': AttributeSpec('INT', False, 0),
+            'block_size': AttributeSpec('INT', False, 0),
+            'saturate': AttributeSpec('INT', False, 1),
+            'axis': AttributeSpec('INT', False, 1),
         },
-        {"T1": _T36, "T2": _T37, "T3": _T38},
-        2,
-        1,
-        10,
+        {'T1': _T36, 'T2': _T37, 'T3': _T38},
+        2, 1, 10,
     )
 
 
@@ -3939,24 +3016,16 @@ class RMSNormalizationOp(OnnxOp):
     axis = opt_prop_def(INT)
     traits = PURE
     SCHEMA: ClassVar[Schema] = Schema(
-        "RMSNormalization",
-        "",
-        23,
-        23,
-        (
-            Formal("X", "T"),
-            Formal("scale", "V"),
-        ),
-        (Formal("Y", "V"),),
+        'RMSNormalization', '', 23, 23,
+        (Formal('X', 'T'), Formal('scale', 'V'),),
+        (Formal('Y', 'V'),),
         {
-            "stash_type": AttributeSpec("INT", False, 1),
-            "epsilon": AttributeSpec("FLOAT", False, 1e-05),
-            "axis": AttributeSpec("INT", False, -1),
+            'stash_type': AttributeSpec('INT', False, 1),
+            'epsilon': AttributeSpec('FLOAT', False, 1e-05),
+            'axis': AttributeSpec('INT', False, -1),
         },
-        {"T": _T1, "V": _T1},
-        2,
-        1,
-        23,
+        {'T': _T1, 'V': _T1},
+        2, 1, 23,
     )
 
 
@@ -3981,40 +3050,22 @@ class RNNOp(OnnxOp):
     direction = opt_prop_def(STRING)
     activations = opt_prop_def(STRINGS)
     traits = PURE
-    irdl_options = (
-        AttrSizedOperandSegments(as_property=True),
-        AttrSizedResultSegments(as_property=True),
-    )
+    irdl_options = (AttrSizedOperandSegments(as_property=True), AttrSizedResultSegments(as_property=True),)
     SCHEMA: ClassVar[Schema] = Schema(
-        "RNN",
-        "",
-        22,
-        7,
-        (
-            Formal("X", "T"),
-            Formal("W", "T"),
-            Formal("R", "T"),
-            Formal("B", "T", _OPT),
-            Formal("sequence_lens", "T1", _OPT),
-            Formal("initial_h", "T", _OPT),
-        ),
-        (
-            Formal("Y", "T", _OPT),
-            Formal("Y_h", "T", _OPT),
-        ),
+        'RNN', '', 22, 7,
+        (Formal('X', 'T'), Formal('W', 'T'), Formal('R', 'T'), Formal('B', 'T', _OPT), Formal('sequence_lens', 'T1', _OPT), Formal('initial_h', 'T', _OPT),),
+        (Formal('Y', 'T', _OPT), Formal('Y_h', 'T', _OPT),),
         {
-            "clip": AttributeSpec("FLOAT"),
-            "activation_beta": AttributeSpec("FLOATS"),
-            "activation_alpha": AttributeSpec("FLOATS"),
-            "hidden_size": AttributeSpec("INT"),
-            "layout": AttributeSpec("INT", False, 0),
-            "direction": AttributeSpec("STRING", False, "forward"),
-            "activations": AttributeSpec("STRINGS", False, ("Tanh", "Tanh")),
+            'clip': AttributeSpec('FLOAT'),
+            'activation_beta': AttributeSpec('FLOATS'),
+            'activation_alpha': AttributeSpec('FLOATS'),
+            'hidden_size': AttributeSpec('INT'),
+            'layout': AttributeSpec('INT', False, 0),
+            'direction': AttributeSpec('STRING', False, 'forward'),
+            'activations': AttributeSpec('STRINGS', False, ('Tanh', 'Tanh')),
         },
-        {"T": _T1, "T1": _T17},
-        3,
-        0,
-        1,
+        {'T': _T1, 'T1': _T17},
+        3, 0, 1,
     )
 
 
@@ -4030,23 +3081,18 @@ class RandomNormalOp(OnnxOp):
     scale = opt_prop_def(FLOAT)
     mean = opt_prop_def(FLOAT)
     SCHEMA: ClassVar[Schema] = Schema(
-        "RandomNormal",
-        "",
-        22,
-        1,
+        'RandomNormal', '', 22, 1,
         (),
-        (Formal("output", "T"),),
+        (Formal('output', 'T'),),
         {
-            "shape": AttributeSpec("INTS", True),
-            "dtype": AttributeSpec("INT", False, 1),
-            "seed": AttributeSpec("FLOAT"),
-            "scale": AttributeSpec("FLOAT", False, 1.0),
-            "mean": AttributeSpec("FLOAT", False, 0.0),
+            'shape': AttributeSpec('INTS', True),
+            'dtype': AttributeSpec('INT', False, 1),
+            'seed': AttributeSpec('FLOAT'),
+            'scale': AttributeSpec('FLOAT', False, 1.0),
+            'mean': AttributeSpec('FLOAT', False, 0.0),
         },
-        {"T": _T1},
-        0,
-        1,
-        1,
+        {'T': _T1},
+        0, 1, 1,
     )
 
 
@@ -4062,22 +3108,17 @@ class RandomNormalLikeOp(OnnxOp):
     scale = opt_prop_def(FLOAT)
     mean = opt_prop_def(FLOAT)
     SCHEMA: ClassVar[Schema] = Schema(
-        "RandomNormalLike",
-        "",
-        22,
-        1,
-        (Formal("input", "T1"),),
-        (Formal("output", "T2"),),
+        'RandomNormalLike', '', 22, 1,
+        (Formal('input', 'T1'),),
+        (Formal('output', 'T2'),),
         {
-            "dtype": AttributeSpec("INT"),
-            "seed": AttributeSpec("FLOAT"),
-            "scale": AttributeSpec("FLOAT", False, 1.0),
-            "mean": AttributeSpec("FLOAT", False, 0.0),
+            'dtype': AttributeSpec('INT'),
+            'seed': AttributeSpec('FLOAT'),
+            'scale': AttributeSpec('FLOAT', False, 1.0),
+            'mean': AttributeSpec('FLOAT', False, 0.0),
         },
-        {"T1": _T11, "T2": _T1},
-        1,
-        1,
-        1,
+        {'T1': _T11, 'T2': _T1},
+        1, 1, 1,
     )
 
 
@@ -4093,23 +3134,18 @@ class RandomUniformOp(OnnxOp):
     high = opt_prop_def(FLOAT)
     low = opt_prop_def(FLOAT)
     SCHEMA: ClassVar[Schema] = Schema(
-        "RandomUniform",
-        "",
-        22,
-        1,
+        'RandomUniform', '', 22, 1,
         (),
-        (Formal("output", "T"),),
+        (Formal('output', 'T'),),
         {
-            "shape": AttributeSpec("INTS", True),
-            "dtype": AttributeSpec("INT", False, 1),
-            "seed": AttributeSpec("FLOAT"),
-            "high": AttributeSpec("FLOAT", False, 1.0),
-            "low": AttributeSpec("FLOAT", False, 0.0),
+            'shape': AttributeSpec('INTS', True),
+            'dtype': AttributeSpec('INT', False, 1),
+            'seed': AttributeSpec('FLOAT'),
+            'high': AttributeSpec('FLOAT', False, 1.0),
+            'low': AttributeSpec('FLOAT', False, 0.0),
         },
-        {"T": _T1},
-        0,
-        1,
-        1,
+        {'T': _T1},
+        0, 1, 1,
     )
 
 
@@ -4125,22 +3161,17 @@ class RandomUniformLikeOp(OnnxOp):
     high = opt_prop_def(FLOAT)
     low = opt_prop_def(FLOAT)
     SCHEMA: ClassVar[Schema] = Schema(
-        "RandomUniformLike",
-        "",
-        22,
-        1,
-        (Formal("input", "T1"),),
-        (Formal("output", "T2"),),
+        'RandomUniformLike', '', 22, 1,
+        (Formal('input', 'T1'),),
+        (Formal('output', 'T2'),),
         {
-            "dtype": AttributeSpec("INT"),
-            "seed": AttributeSpec("FLOAT"),
-            "high": AttributeSpec("FLOAT", False, 1.0),
-            "low": AttributeSpec("FLOAT", False, 0.0),
+            'dtype': AttributeSpec('INT'),
+            'seed': AttributeSpec('FLOAT'),
+            'high': AttributeSpec('FLOAT', False, 1.0),
+            'low': AttributeSpec('FLOAT', False, 0.0),
         },
-        {"T1": _T11, "T2": _T1},
-        1,
-        1,
-        1,
+        {'T1': _T11, 'T2': _T1},
+        1, 1, 1,
     )
 
 
@@ -4156,23 +3187,14 @@ class RangeOp(OnnxOp):
     stash_type = opt_prop_def(INT)
     traits = PURE
     SCHEMA: ClassVar[Schema] = Schema(
-        "Range",
-        "",
-        27,
-        11,
-        (
-            Formal("start", "T"),
-            Formal("limit", "T"),
-            Formal("delta", "T"),
-        ),
-        (Formal("output", "T"),),
+        'Range', '', 27, 11,
+        (Formal('start', 'T'), Formal('limit', 'T'), Formal('delta', 'T'),),
+        (Formal('output', 'T'),),
         {
-            "stash_type": AttributeSpec("INT", False, 1),
+            'stash_type': AttributeSpec('INT', False, 1),
         },
-        {"T": _T39},
-        3,
-        1,
-        11,
+        {'T': _T39},
+        3, 1, 11,
     )
 
 
@@ -4185,17 +3207,12 @@ class ReciprocalOp(OnnxOp):
     Y = result_def()
     traits = PURE
     SCHEMA: ClassVar[Schema] = Schema(
-        "Reciprocal",
-        "",
-        13,
-        6,
-        (Formal("X", "T"),),
-        (Formal("Y", "T"),),
+        'Reciprocal', '', 13, 6,
+        (Formal('X', 'T'),),
+        (Formal('Y', 'T'),),
         {},
-        {"T": _T1},
-        1,
-        1,
-        1,
+        {'T': _T1},
+        1, 1, 1,
     )
 
 
@@ -4211,23 +3228,15 @@ class ReduceL1Op(OnnxOp):
     keepdims = opt_prop_def(INT)
     traits = PURE
     SCHEMA: ClassVar[Schema] = Schema(
-        "ReduceL1",
-        "",
-        18,
-        18,
-        (
-            Formal("data", "T"),
-            Formal("axes", "tensor(int64)", _OPT),
-        ),
-        (Formal("reduced", "T"),),
+        'ReduceL1', '', 18, 18,
+        (Formal('data', 'T'), Formal('axes', 'tensor(int64)', _OPT),),
+        (Formal('reduced', 'T'),),
         {
-            "noop_with_empty_axes": AttributeSpec("INT", False, 0),
-            "keepdims": AttributeSpec("INT", False, 1),
+            'noop_with_empty_axes': AttributeSpec('INT', False, 0),
+            'keepdims': AttributeSpec('INT', False, 1),
         },
-        {"T": _T18},
-        1,
-        1,
-        1,
+        {'T': _T18},
+        1, 1, 1,
     )
 
 
@@ -4243,23 +3252,15 @@ class ReduceL2Op(OnnxOp):
     keepdims = opt_prop_def(INT)
     traits = PURE
     SCHEMA: ClassVar[Schema] = Schema(
-        "ReduceL2",
-        "",
-        18,
-        18,
-        (
-            Formal("data", "T"),
-            Formal("axes", "tensor(int64)", _OPT),
-        ),
-        (Formal("reduced", "T"),),
+        'ReduceL2', '', 18, 18,
+        (Formal('data', 'T'), Formal('axes', 'tensor(int64)', _OPT),),
+        (Formal('reduced', 'T'),),
         {
-            "noop_with_empty_axes": AttributeSpec("INT", False, 0),
-            "keepdims": AttributeSpec("INT", False, 1),
+            'noop_with_empty_axes': AttributeSpec('INT', False, 0),
+            'keepdims': AttributeSpec('INT', False, 1),
         },
-        {"T": _T18},
-        1,
-        1,
-        1,
+        {'T': _T18},
+        1, 1, 1,
     )
 
 
@@ -4275,23 +3276,15 @@ class ReduceLogSumOp(OnnxOp):
     keepdims = opt_prop_def(INT)
     traits = PURE
     SCHEMA: ClassVar[Schema] = Schema(
-        "ReduceLogSum",
-        "",
-        28,
-        18,
-        (
-            Formal("data", "T"),
-            Formal("axes", "tensor(int64)", _OPT),
-        ),
-        (Formal("reduced", "T"),),
+        'ReduceLogSum', '', 28, 18,
+        (Formal('data', 'T'), Formal('axes', 'tensor(int64)', _OPT),),
+        (Formal('reduced', 'T'),),
         {
-            "noop_with_empty_axes": AttributeSpec("INT", False, 0),
-            "keepdims": AttributeSpec("INT", False, 1),
+            'noop_with_empty_axes': AttributeSpec('INT', False, 0),
+            'keepdims': AttributeSpec('INT', False, 1),
         },
-        {"T": _T1},
-        1,
-        1,
-        1,
+        {'T': _T1},
+        1, 1, 1,
     )
 
 
@@ -4307,23 +3300,15 @@ class ReduceLogSumExpOp(OnnxOp):
     keepdims = opt_prop_def(INT)
     traits = PURE
     SCHEMA: ClassVar[Schema] = Schema(
-        "ReduceLogSumExp",
-        "",
-        28,
-        18,
-        (
-            Formal("data", "T"),
-            Formal("axes", "tensor(int64)", _OPT),
-        ),
-        (Formal("reduced", "T"),),
+        'ReduceLogSumExp', '', 28, 18,
+        (Formal('data', 'T'), Formal('axes', 'tensor(int64)', _OPT),),
+        (Formal('reduced', 'T'),),
         {
-            "noop_with_empty_axes": AttributeSpec("INT", False, 0),
-            "keepdims": AttributeSpec("INT", False, 1),
+            'noop_with_empty_axes': AttributeSpec('INT', False, 0),
+            'keepdims': AttributeSpec('INT', False, 1),
         },
-        {"T": _T1},
-        1,
-        1,
-        1,
+        {'T': _T1},
+        1, 1, 1,
     )
 
 
@@ -4339,23 +3324,15 @@ class ReduceMaxOp(OnnxOp):
     keepdims = opt_prop_def(INT)
     traits = PURE
     SCHEMA: ClassVar[Schema] = Schema(
-        "ReduceMax",
-        "",
-        20,
-        18,
-        (
-            Formal("data", "T"),
-            Formal("axes", "tensor(int64)", _OPT),
-        ),
-        (Formal("reduced", "T"),),
+        'ReduceMax', '', 20, 18,
+        (Formal('data', 'T'), Formal('axes', 'tensor(int64)', _OPT),),
+        (Formal('reduced', 'T'),),
         {
-            "noop_with_empty_axes": AttributeSpec("INT", False, 0),
-            "keepdims": AttributeSpec("INT", False, 1),
+            'noop_with_empty_axes': AttributeSpec('INT', False, 0),
+            'keepdims': AttributeSpec('INT', False, 1),
         },
-        {"T": _T40},
-        1,
-        1,
-        1,
+        {'T': _T40},
+        1, 1, 1,
     )
 
 
@@ -4371,23 +3348,15 @@ class ReduceMeanOp(OnnxOp):
     keepdims = opt_prop_def(INT)
     traits = PURE
     SCHEMA: ClassVar[Schema] = Schema(
-        "ReduceMean",
-        "",
-        18,
-        18,
-        (
-            Formal("data", "T"),
-            Formal("axes", "tensor(int64)", _OPT),
-        ),
-        (Formal("reduced", "T"),),
+        'ReduceMean', '', 18, 18,
+        (Formal('data', 'T'), Formal('axes', 'tensor(int64)', _OPT),),
+        (Formal('reduced', 'T'),),
         {
-            "noop_with_empty_axes": AttributeSpec("INT", False, 0),
-            "keepdims": AttributeSpec("INT", False, 1),
+            'noop_with_empty_axes': AttributeSpec('INT', False, 0),
+            'keepdims': AttributeSpec('INT', False, 1),
         },
-        {"T": _T18},
-        1,
-        1,
-        1,
+        {'T': _T18},
+        1, 1, 1,
     )
 
 
@@ -4403,23 +3372,15 @@ class ReduceMinOp(OnnxOp):
     keepdims = opt_prop_def(INT)
     traits = PURE
     SCHEMA: ClassVar[Schema] = Schema(
-        "ReduceMin",
-        "",
-        20,
-        18,
-        (
-            Formal("data", "T"),
-            Formal("axes", "tensor(int64)", _OPT),
-        ),
-        (Formal("reduced", "T"),),
+        'ReduceMin', '', 20, 18,
+        (Formal('data', 'T'), Formal('axes', 'tensor(int64)', _OPT),),
+        (Formal('reduced', 'T'),),
         {
-            "noop_with_empty_axes": AttributeSpec("INT", False, 0),
-            "keepdims": AttributeSpec("INT", False, 1),
+            'noop_with_empty_axes': AttributeSpec('INT', False, 0),
+            'keepdims': AttributeSpec('INT', False, 1),
         },
-        {"T": _T40},
-        1,
-        1,
-        1,
+        {'T': _T40},
+        1, 1, 1,
     )
 
 
@@ -4435,23 +3396,15 @@ class ReduceProdOp(OnnxOp):
     keepdims = opt_prop_def(INT)
     traits = PURE
     SCHEMA: ClassVar[Schema] = Schema(
-        "ReduceProd",
-        "",
-        18,
-        18,
-        (
-            Formal("data", "T"),
-            Formal("axes", "tensor(int64)", _OPT),
-        ),
-        (Formal("reduced", "T"),),
+        'ReduceProd', '', 18, 18,
+        (Formal('data', 'T'), Formal('axes', 'tensor(int64)', _OPT),),
+        (Formal('reduced', 'T'),),
         {
-            "noop_with_empty_axes": AttributeSpec("INT", False, 0),
-            "keepdims": AttributeSpec("INT", False, 1),
+            'noop_with_empty_axes': AttributeSpec('INT', False, 0),
+            'keepdims': AttributeSpec('INT', False, 1),
         },
-        {"T": _T18},
-        1,
-        1,
-        1,
+        {'T': _T18},
+        1, 1, 1,
     )
 
 
@@ -4467,23 +3420,15 @@ class ReduceSumOp(OnnxOp):
     keepdims = opt_prop_def(INT)
     traits = PURE
     SCHEMA: ClassVar[Schema] = Schema(
-        "ReduceSum",
-        "",
-        13,
-        13,
-        (
-            Formal("data", "T"),
-            Formal("axes", "tensor(int64)", _OPT),
-        ),
-        (Formal("reduced", "T"),),
+        'ReduceSum', '', 13, 13,
+        (Formal('data', 'T'), Formal('axes', 'tensor(int64)', _OPT),),
+        (Formal('reduced', 'T'),),
         {
-            "noop_with_empty_axes": AttributeSpec("INT", False, 0),
-            "keepdims": AttributeSpec("INT", False, 1),
+            'noop_with_empty_axes': AttributeSpec('INT', False, 0),
+            'keepdims': AttributeSpec('INT', False, 1),
         },
-        {"T": _T18},
-        1,
-        1,
-        1,
+        {'T': _T18},
+        1, 1, 1,
     )
 
 
@@ -4499,23 +3444,15 @@ class ReduceSumSquareOp(OnnxOp):
     keepdims = opt_prop_def(INT)
     traits = PURE
     SCHEMA: ClassVar[Schema] = Schema(
-        "ReduceSumSquare",
-        "",
-        18,
-        18,
-        (
-            Formal("data", "T"),
-            Formal("axes", "tensor(int64)", _OPT),
-        ),
-        (Formal("reduced", "T"),),
+        'ReduceSumSquare', '', 18, 18,
+        (Formal('data', 'T'), Formal('axes', 'tensor(int64)', _OPT),),
+        (Formal('reduced', 'T'),),
         {
-            "noop_with_empty_axes": AttributeSpec("INT", False, 0),
-            "keepdims": AttributeSpec("INT", False, 1),
+            'noop_with_empty_axes': AttributeSpec('INT', False, 0),
+            'keepdims': AttributeSpec('INT', False, 1),
         },
-        {"T": _T18},
-        1,
-        1,
-        1,
+        {'T': _T18},
+        1, 1, 1,
     )
 
 
@@ -4529,19 +3466,14 @@ class RegexFullMatchOp(OnnxOp):
     pattern = opt_prop_def(STRING)
     traits = PURE
     SCHEMA: ClassVar[Schema] = Schema(
-        "RegexFullMatch",
-        "",
-        20,
-        20,
-        (Formal("X", "T1"),),
-        (Formal("Y", "T2"),),
+        'RegexFullMatch', '', 20, 20,
+        (Formal('X', 'T1'),),
+        (Formal('Y', 'T2'),),
         {
-            "pattern": AttributeSpec("STRING"),
+            'pattern': AttributeSpec('STRING'),
         },
-        {"T1": _T41, "T2": _T3},
-        1,
-        1,
-        20,
+        {'T1': _T41, 'T2': _T3},
+        1, 1, 20,
     )
 
 
@@ -4554,17 +3486,12 @@ class ReluOp(OnnxOp):
     Y = result_def()
     traits = PURE
     SCHEMA: ClassVar[Schema] = Schema(
-        "Relu",
-        "",
-        14,
-        6,
-        (Formal("X", "T"),),
-        (Formal("Y", "T"),),
+        'Relu', '', 14, 6,
+        (Formal('X', 'T'),),
+        (Formal('Y', 'T'),),
         {},
-        {"T": _T29},
-        1,
-        1,
-        1,
+        {'T': _T29},
+        1, 1, 1,
     )
 
 
@@ -4579,22 +3506,14 @@ class ReshapeOp(OnnxOp):
     allowzero = opt_prop_def(INT)
     traits = PURE
     SCHEMA: ClassVar[Schema] = Schema(
-        "Reshape",
-        "",
-        25,
-        5,
-        (
-            Formal("data", "T"),
-            Formal("shape", "tensor(int64)"),
-        ),
-        (Formal("reshaped", "T"),),
+        'Reshape', '', 25, 5,
+        (Formal('data', 'T'), Formal('shape', 'tensor(int64)'),),
+        (Formal('reshaped', 'T'),),
         {
-            "allowzero": AttributeSpec("INT", False, 0),
+            'allowzero': AttributeSpec('INT', False, 0),
         },
-        {"T": _T14},
-        2,
-        1,
-        1,
+        {'T': _T14},
+        2, 1, 1,
     )
 
 
@@ -4620,32 +3539,22 @@ class ResizeOp(OnnxOp):
     traits = PURE
     irdl_options = (AttrSizedOperandSegments(as_property=True),)
     SCHEMA: ClassVar[Schema] = Schema(
-        "Resize",
-        "",
-        19,
-        13,
-        (
-            Formal("X", "T1"),
-            Formal("roi", "T2", _OPT),
-            Formal("scales", "tensor(float)", _OPT),
-            Formal("sizes", "tensor(int64)", _OPT),
-        ),
-        (Formal("Y", "T1"),),
+        'Resize', '', 19, 13,
+        (Formal('X', 'T1'), Formal('roi', 'T2', _OPT), Formal('scales', 'tensor(float)', _OPT), Formal('sizes', 'tensor(int64)', _OPT),),
+        (Formal('Y', 'T1'),),
         {
-            "keep_aspect_ratio_policy": AttributeSpec("STRING", False, "stretch"),
-            "axes": AttributeSpec("INTS"),
-            "antialias": AttributeSpec("INT", False, 0),
-            "extrapolation_value": AttributeSpec("FLOAT", False, 0.0),
-            "exclude_outside": AttributeSpec("INT", False, 0),
-            "nearest_mode": AttributeSpec("STRING", False, "round_prefer_floor"),
-            "coordinate_transformation_mode": AttributeSpec("STRING", False, "half_pixel"),
-            "cubic_coeff_a": AttributeSpec("FLOAT", False, -0.75),
-            "mode": AttributeSpec("STRING", False, "nearest"),
+            'keep_aspect_ratio_policy': AttributeSpec('STRING', False, 'stretch'),
+            'axes': AttributeSpec('INTS'),
+            'antialias': AttributeSpec('INT', False, 0),
+            'extrapolation_value': AttributeSpec('FLOAT', False, 0.0),
+            'exclude_outside': AttributeSpec('INT', False, 0),
+            'nearest_mode': AttributeSpec('STRING', False, 'round_prefer_floor'),
+            'coordinate_transformation_mode': AttributeSpec('STRING', False, 'half_pixel'),
+            'cubic_coeff_a': AttributeSpec('FLOAT', False, -0.75),
+            'mode': AttributeSpec('STRING', False, 'nearest'),
         },
-        {"T1": _T11, "T2": _T42},
-        1,
-        1,
-        10,
+        {'T1': _T11, 'T2': _T42},
+        1, 1, 10,
     )
 
 
@@ -4661,23 +3570,15 @@ class ReverseSequenceOp(OnnxOp):
     time_axis = opt_prop_def(INT)
     traits = PURE
     SCHEMA: ClassVar[Schema] = Schema(
-        "ReverseSequence",
-        "",
-        28,
-        10,
-        (
-            Formal("input", "T"),
-            Formal("sequence_lens", "tensor(int64)"),
-        ),
-        (Formal("Y", "T"),),
+        'ReverseSequence', '', 28, 10,
+        (Formal('input', 'T'), Formal('sequence_lens', 'tensor(int64)'),),
+        (Formal('Y', 'T'),),
         {
-            "batch_axis": AttributeSpec("INT", False, 1),
-            "time_axis": AttributeSpec("INT", False, 0),
+            'batch_axis': AttributeSpec('INT', False, 1),
+            'time_axis': AttributeSpec('INT', False, 0),
         },
-        {"T": _T11},
-        2,
-        1,
-        10,
+        {'T': _T11},
+        2, 1, 10,
     )
 
 
@@ -4698,28 +3599,19 @@ class RoiAlignOp(OnnxOp):
     spatial_scale = opt_prop_def(FLOAT)
     traits = PURE
     SCHEMA: ClassVar[Schema] = Schema(
-        "RoiAlign",
-        "",
-        22,
-        16,
-        (
-            Formal("X", "T1"),
-            Formal("rois", "T1"),
-            Formal("batch_indices", "T2"),
-        ),
-        (Formal("Y", "T1"),),
+        'RoiAlign', '', 22, 16,
+        (Formal('X', 'T1'), Formal('rois', 'T1'), Formal('batch_indices', 'T2'),),
+        (Formal('Y', 'T1'),),
         {
-            "coordinate_transformation_mode": AttributeSpec("STRING", False, "half_pixel"),
-            "mode": AttributeSpec("STRING", False, "avg"),
-            "output_height": AttributeSpec("INT", False, 1),
-            "sampling_ratio": AttributeSpec("INT", False, 0),
-            "output_width": AttributeSpec("INT", False, 1),
-            "spatial_scale": AttributeSpec("FLOAT", False, 1.0),
+            'coordinate_transformation_mode': AttributeSpec('STRING', False, 'half_pixel'),
+            'mode': AttributeSpec('STRING', False, 'avg'),
+            'output_height': AttributeSpec('INT', False, 1),
+            'sampling_ratio': AttributeSpec('INT', False, 0),
+            'output_width': AttributeSpec('INT', False, 1),
+            'spatial_scale': AttributeSpec('FLOAT', False, 1.0),
         },
-        {"T1": _T1, "T2": _T2},
-        3,
-        1,
-        10,
+        {'T1': _T1, 'T2': _T2},
+        3, 1, 10,
     )
 
 
@@ -4738,26 +3630,16 @@ class RotaryEmbeddingOp(OnnxOp):
     interleaved = opt_prop_def(INT)
     traits = PURE
     SCHEMA: ClassVar[Schema] = Schema(
-        "RotaryEmbedding",
-        "",
-        23,
-        23,
-        (
-            Formal("X", "T"),
-            Formal("cos_cache", "T"),
-            Formal("sin_cache", "T"),
-            Formal("position_ids", "M", _OPT),
-        ),
-        (Formal("Y", "T"),),
+        'RotaryEmbedding', '', 23, 23,
+        (Formal('X', 'T'), Formal('cos_cache', 'T'), Formal('sin_cache', 'T'), Formal('position_ids', 'M', _OPT),),
+        (Formal('Y', 'T'),),
         {
-            "num_heads": AttributeSpec("INT"),
-            "rotary_embedding_dim": AttributeSpec("INT", False, 0),
-            "interleaved": AttributeSpec("INT", False, 0),
+            'num_heads': AttributeSpec('INT'),
+            'rotary_embedding_dim': AttributeSpec('INT', False, 0),
+            'interleaved': AttributeSpec('INT', False, 0),
         },
-        {"T": _T10, "M": _T2},
-        3,
-        1,
-        23,
+        {'T': _T10, 'M': _T2},
+        3, 1, 23,
     )
 
 
@@ -4770,17 +3652,12 @@ class RoundOp(OnnxOp):
     Y = result_def()
     traits = PURE
     SCHEMA: ClassVar[Schema] = Schema(
-        "Round",
-        "",
-        22,
-        11,
-        (Formal("X", "T"),),
-        (Formal("Y", "T"),),
+        'Round', '', 22, 11,
+        (Formal('X', 'T'),),
+        (Formal('Y', 'T'),),
         {},
-        {"T": _T1},
-        1,
-        1,
-        11,
+        {'T': _T1},
+        1, 1, 11,
     )
 
 
@@ -4798,24 +3675,14 @@ class STFTOp(OnnxOp):
     traits = PURE
     irdl_options = (AttrSizedOperandSegments(as_property=True),)
     SCHEMA: ClassVar[Schema] = Schema(
-        "STFT",
-        "",
-        17,
-        17,
-        (
-            Formal("signal", "T1"),
-            Formal("frame_step", "T2"),
-            Formal("window", "T1", _OPT),
-            Formal("frame_length", "T2", _OPT),
-        ),
-        (Formal("output", "T1"),),
+        'STFT', '', 17, 17,
+        (Formal('signal', 'T1'), Formal('frame_step', 'T2'), Formal('window', 'T1', _OPT), Formal('frame_length', 'T2', _OPT),),
+        (Formal('output', 'T1'),),
         {
-            "onesided": AttributeSpec("INT", False, 1),
+            'onesided': AttributeSpec('INT', False, 1),
         },
-        {"T1": _T1, "T2": _T7},
-        2,
-        1,
-        17,
+        {'T1': _T1, 'T2': _T7},
+        2, 1, 17,
     )
 
 
@@ -4834,24 +3701,19 @@ class ScanOp(OnnxOp):
     body = region_def("single_block")
     traits = RECURSIVE
     SCHEMA: ClassVar[Schema] = Schema(
-        "Scan",
-        "",
-        25,
-        9,
-        (Formal("initial_state_and_scan_inputs", "V", _VAR, False),),
-        (Formal("final_state_and_scan_outputs", "V", _VAR, False),),
+        'Scan', '', 25, 9,
+        (Formal('initial_state_and_scan_inputs', 'V', _VAR, False),),
+        (Formal('final_state_and_scan_outputs', 'V', _VAR, False),),
         {
-            "scan_input_axes": AttributeSpec("INTS"),
-            "scan_output_axes": AttributeSpec("INTS"),
-            "scan_output_directions": AttributeSpec("INTS"),
-            "scan_input_directions": AttributeSpec("INTS"),
-            "num_scan_inputs": AttributeSpec("INT", True),
-            "body": AttributeSpec("GRAPH", True),
+            'scan_input_axes': AttributeSpec('INTS'),
+            'scan_output_axes': AttributeSpec('INTS'),
+            'scan_output_directions': AttributeSpec('INTS'),
+            'scan_input_directions': AttributeSpec('INTS'),
+            'num_scan_inputs': AttributeSpec('INT', True),
+            'body': AttributeSpec('GRAPH', True),
         },
-        {"V": _T14},
-        1,
-        1,
-        8,
+        {'V': _T14},
+        1, 1, 8,
     )
 
 
@@ -4867,23 +3729,14 @@ class ScatterOp(OnnxOp):
     axis = opt_prop_def(INT)
     traits = PURE
     SCHEMA: ClassVar[Schema] = Schema(
-        "Scatter",
-        "",
-        11,
-        99,
-        (
-            Formal("data", "T"),
-            Formal("indices", "Tind"),
-            Formal("updates", "T"),
-        ),
-        (Formal("output", "T"),),
+        'Scatter', '', 11, 99,
+        (Formal('data', 'T'), Formal('indices', 'Tind'), Formal('updates', 'T'),),
+        (Formal('output', 'T'),),
         {
-            "axis": AttributeSpec("INT", False, 0),
+            'axis': AttributeSpec('INT', False, 0),
         },
-        {"T": _T13, "Tind": _T7},
-        3,
-        1,
-        9,
+        {'T': _T13, 'Tind': _T7},
+        3, 1, 9,
     )
 
 
@@ -4900,24 +3753,15 @@ class ScatterElementsOp(OnnxOp):
     axis = opt_prop_def(INT)
     traits = PURE
     SCHEMA: ClassVar[Schema] = Schema(
-        "ScatterElements",
-        "",
-        18,
-        11,
-        (
-            Formal("data", "T"),
-            Formal("indices", "Tind"),
-            Formal("updates", "T"),
-        ),
-        (Formal("output", "T"),),
+        'ScatterElements', '', 18, 11,
+        (Formal('data', 'T'), Formal('indices', 'Tind'), Formal('updates', 'T'),),
+        (Formal('output', 'T'),),
         {
-            "reduction": AttributeSpec("STRING", False, "none"),
-            "axis": AttributeSpec("INT", False, 0),
+            'reduction': AttributeSpec('STRING', False, 'none'),
+            'axis': AttributeSpec('INT', False, 0),
         },
-        {"T": _T11, "Tind": _T7},
-        3,
-        1,
-        11,
+        {'T': _T11, 'Tind': _T7},
+        3, 1, 11,
     )
 
 
@@ -4933,23 +3777,14 @@ class ScatterNDOp(OnnxOp):
     reduction = opt_prop_def(STRING)
     traits = PURE
     SCHEMA: ClassVar[Schema] = Schema(
-        "ScatterND",
-        "",
-        18,
-        11,
-        (
-            Formal("data", "T"),
-            Formal("indices", "tensor(int64)"),
-            Formal("updates", "T"),
-        ),
-        (Formal("output", "T"),),
+        'ScatterND', '', 18, 11,
+        (Formal('data', 'T'), Formal('indices', 'tensor(int64)'), Formal('updates', 'T'),),
+        (Formal('output', 'T'),),
         {
-            "reduction": AttributeSpec("STRING", False, "none"),
+            'reduction': AttributeSpec('STRING', False, 'none'),
         },
-        {"T": _T11},
-        3,
-        1,
-        11,
+        {'T': _T11},
+        3, 1, 11,
     )
 
 
@@ -4964,20 +3799,15 @@ class SeluOp(OnnxOp):
     alpha = opt_prop_def(FLOAT)
     traits = PURE
     SCHEMA: ClassVar[Schema] = Schema(
-        "Selu",
-        "",
-        22,
-        6,
-        (Formal("X", "T"),),
-        (Formal("Y", "T"),),
+        'Selu', '', 22, 6,
+        (Formal('X', 'T'),),
+        (Formal('Y', 'T'),),
         {
-            "gamma": AttributeSpec("FLOAT", False, 1.050701),
-            "alpha": AttributeSpec("FLOAT", False, 1.6732632),
+            'gamma': AttributeSpec('FLOAT', False, 1.050701),
+            'alpha': AttributeSpec('FLOAT', False, 1.6732632),
         },
-        {"T": _T1},
-        1,
-        1,
-        1,
+        {'T': _T1},
+        1, 1, 1,
     )
 
 
@@ -4991,20 +3821,12 @@ class SequenceAtOp(OnnxOp):
     tensor = result_def()
     traits = PURE
     SCHEMA: ClassVar[Schema] = Schema(
-        "SequenceAt",
-        "",
-        11,
-        11,
-        (
-            Formal("input_sequence", "S"),
-            Formal("position", "I"),
-        ),
-        (Formal("tensor", "T"),),
+        'SequenceAt', '', 11, 11,
+        (Formal('input_sequence', 'S'), Formal('position', 'I'),),
+        (Formal('tensor', 'T'),),
         {},
-        {"S": _T12, "T": _T13, "I": _T7},
-        2,
-        1,
-        11,
+        {'S': _T12, 'T': _T13, 'I': _T7},
+        2, 1, 11,
     )
 
 
@@ -5017,17 +3839,12 @@ class SequenceConstructOp(OnnxOp):
     output_sequence = result_def()
     traits = PURE
     SCHEMA: ClassVar[Schema] = Schema(
-        "SequenceConstruct",
-        "",
-        11,
-        11,
-        (Formal("inputs", "T", _VAR),),
-        (Formal("output_sequence", "S"),),
+        'SequenceConstruct', '', 11, 11,
+        (Formal('inputs', 'T', _VAR),),
+        (Formal('output_sequence', 'S'),),
         {},
-        {"T": _T13, "S": _T12},
-        1,
-        1,
-        11,
+        {'T': _T13, 'S': _T12},
+        1, 1, 11,
     )
 
 
@@ -5040,19 +3857,14 @@ class SequenceEmptyOp(OnnxOp):
     dtype = opt_prop_def(INT)
     traits = PURE
     SCHEMA: ClassVar[Schema] = Schema(
-        "SequenceEmpty",
-        "",
-        11,
-        11,
+        'SequenceEmpty', '', 11, 11,
         (),
-        (Formal("output", "S"),),
+        (Formal('output', 'S'),),
         {
-            "dtype": AttributeSpec("INT"),
+            'dtype': AttributeSpec('INT'),
         },
-        {"S": _T12},
-        0,
-        1,
-        11,
+        {'S': _T12},
+        0, 1, 11,
     )
 
 
@@ -5066,20 +3878,12 @@ class SequenceEraseOp(OnnxOp):
     output_sequence = result_def()
     traits = PURE
     SCHEMA: ClassVar[Schema] = Schema(
-        "SequenceErase",
-        "",
-        11,
-        11,
-        (
-            Formal("input_sequence", "S"),
-            Formal("position", "I", _OPT),
-        ),
-        (Formal("output_sequence", "S"),),
+        'SequenceErase', '', 11, 11,
+        (Formal('input_sequence', 'S'), Formal('position', 'I', _OPT),),
+        (Formal('output_sequence', 'S'),),
         {},
-        {"S": _T12, "I": _T7},
-        1,
-        1,
-        11,
+        {'S': _T12, 'I': _T7},
+        1, 1, 11,
     )
 
 
@@ -5094,21 +3898,12 @@ class SequenceInsertOp(OnnxOp):
     output_sequence = result_def()
     traits = PURE
     SCHEMA: ClassVar[Schema] = Schema(
-        "SequenceInsert",
-        "",
-        11,
-        11,
-        (
-            Formal("input_sequence", "S"),
-            Formal("tensor", "T"),
-            Formal("position", "I", _OPT),
-        ),
-        (Formal("output_sequence", "S"),),
+        'SequenceInsert', '', 11, 11,
+        (Formal('input_sequence', 'S'), Formal('tensor', 'T'), Formal('position', 'I', _OPT),),
+        (Formal('output_sequence', 'S'),),
         {},
-        {"T": _T13, "S": _T12, "I": _T7},
-        2,
-        1,
-        11,
+        {'T': _T13, 'S': _T12, 'I': _T7},
+        2, 1, 11,
     )
 
 
@@ -5121,17 +3916,12 @@ class SequenceLengthOp(OnnxOp):
     length = result_def()
     traits = PURE
     SCHEMA: ClassVar[Schema] = Schema(
-        "SequenceLength",
-        "",
-        11,
-        11,
-        (Formal("input_sequence", "S"),),
-        (Formal("length", "I"),),
+        'SequenceLength', '', 11, 11,
+        (Formal('input_sequence', 'S'),),
+        (Formal('length', 'I'),),
         {},
-        {"S": _T12, "I": _T2},
-        1,
-        1,
-        11,
+        {'S': _T12, 'I': _T2},
+        1, 1, 11,
     )
 
 
@@ -5146,22 +3936,14 @@ class SequenceMapOp(OnnxOp):
     body = region_def("single_block")
     traits = RECURSIVE
     SCHEMA: ClassVar[Schema] = Schema(
-        "SequenceMap",
-        "",
-        17,
-        17,
-        (
-            Formal("input_sequence", "S"),
-            Formal("additional_inputs", "V", _VAR, False),
-        ),
-        (Formal("out_sequence", "S", _VAR, False),),
+        'SequenceMap', '', 17, 17,
+        (Formal('input_sequence', 'S'), Formal('additional_inputs', 'V', _VAR, False),),
+        (Formal('out_sequence', 'S', _VAR, False),),
         {
-            "body": AttributeSpec("GRAPH", True),
+            'body': AttributeSpec('GRAPH', True),
         },
-        {"S": _T12, "V": _T43},
-        1,
-        1,
-        17,
+        {'S': _T12, 'V': _T43},
+        1, 1, 17,
     )
 
 
@@ -5176,20 +3958,15 @@ class ShapeOp(OnnxOp):
     start = opt_prop_def(INT)
     traits = PURE
     SCHEMA: ClassVar[Schema] = Schema(
-        "Shape",
-        "",
-        25,
-        1,
-        (Formal("data", "T"),),
-        (Formal("shape", "T1"),),
+        'Shape', '', 25, 1,
+        (Formal('data', 'T'),),
+        (Formal('shape', 'T1'),),
         {
-            "end": AttributeSpec("INT"),
-            "start": AttributeSpec("INT", False, 0),
+            'end': AttributeSpec('INT'),
+            'start': AttributeSpec('INT', False, 0),
         },
-        {"T": _T14, "T1": _T2},
-        1,
-        1,
-        1,
+        {'T': _T14, 'T1': _T2},
+        1, 1, 1,
     )
 
 
@@ -5204,20 +3981,15 @@ class ShrinkOp(OnnxOp):
     lambd = opt_prop_def(FLOAT)
     traits = PURE
     SCHEMA: ClassVar[Schema] = Schema(
-        "Shrink",
-        "",
-        9,
-        9,
-        (Formal("input", "T"),),
-        (Formal("output", "T"),),
+        'Shrink', '', 9, 9,
+        (Formal('input', 'T'),),
+        (Formal('output', 'T'),),
         {
-            "bias": AttributeSpec("FLOAT", False, 0.0),
-            "lambd": AttributeSpec("FLOAT", False, 0.5),
+            'bias': AttributeSpec('FLOAT', False, 0.0),
+            'lambd': AttributeSpec('FLOAT', False, 0.5),
         },
-        {"T": _T30},
-        1,
-        1,
-        9,
+        {'T': _T30},
+        1, 1, 9,
     )
 
 
@@ -5230,17 +4002,12 @@ class SigmoidOp(OnnxOp):
     Y = result_def()
     traits = PURE
     SCHEMA: ClassVar[Schema] = Schema(
-        "Sigmoid",
-        "",
-        13,
-        6,
-        (Formal("X", "T"),),
-        (Formal("Y", "T"),),
+        'Sigmoid', '', 13, 6,
+        (Formal('X', 'T'),),
+        (Formal('Y', 'T'),),
         {},
-        {"T": _T1},
-        1,
-        1,
-        1,
+        {'T': _T1},
+        1, 1, 1,
     )
 
 
@@ -5253,17 +4020,12 @@ class SignOp(OnnxOp):
     output = result_def()
     traits = PURE
     SCHEMA: ClassVar[Schema] = Schema(
-        "Sign",
-        "",
-        13,
-        9,
-        (Formal("input", "T"),),
-        (Formal("output", "T"),),
+        'Sign', '', 13, 9,
+        (Formal('input', 'T'),),
+        (Formal('output', 'T'),),
         {},
-        {"T": _T0},
-        1,
-        1,
-        9,
+        {'T': _T0},
+        1, 1, 9,
     )
 
 
@@ -5276,17 +4038,12 @@ class SinOp(OnnxOp):
     output = result_def()
     traits = PURE
     SCHEMA: ClassVar[Schema] = Schema(
-        "Sin",
-        "",
-        22,
-        7,
-        (Formal("input", "T"),),
-        (Formal("output", "T"),),
+        'Sin', '', 22, 7,
+        (Formal('input', 'T'),),
+        (Formal('output', 'T'),),
         {},
-        {"T": _T1},
-        1,
-        1,
-        7,
+        {'T': _T1},
+        1, 1, 7,
     )
 
 
@@ -5299,17 +4056,12 @@ class SinhOp(OnnxOp):
     output = result_def()
     traits = PURE
     SCHEMA: ClassVar[Schema] = Schema(
-        "Sinh",
-        "",
-        22,
-        9,
-        (Formal("input", "T"),),
-        (Formal("output", "T"),),
+        'Sinh', '', 22, 9,
+        (Formal('input', 'T'),),
+        (Formal('output', 'T'),),
         {},
-        {"T": _T1},
-        1,
-        1,
-        9,
+        {'T': _T1},
+        1, 1, 9,
     )
 
 
@@ -5322,17 +4074,12 @@ class SizeOp(OnnxOp):
     size = result_def()
     traits = PURE
     SCHEMA: ClassVar[Schema] = Schema(
-        "Size",
-        "",
-        25,
-        1,
-        (Formal("data", "T"),),
-        (Formal("size", "T1"),),
+        'Size', '', 25, 1,
+        (Formal('data', 'T'),),
+        (Formal('size', 'T1'),),
         {},
-        {"T": _T14, "T1": _T2},
-        1,
-        1,
-        1,
+        {'T': _T14, 'T1': _T2},
+        1, 1, 1,
     )
 
 
@@ -5350,23 +4097,12 @@ class SliceOp(OnnxOp):
     traits = PURE
     irdl_options = (AttrSizedOperandSegments(as_property=True),)
     SCHEMA: ClassVar[Schema] = Schema(
-        "Slice",
-        "",
-        13,
-        10,
-        (
-            Formal("data", "T"),
-            Formal("starts", "Tind"),
-            Formal("ends", "Tind"),
-            Formal("axes", "Tind", _OPT),
-            Formal("steps", "Tind", _OPT),
-        ),
-        (Formal("output", "T"),),
+        'Slice', '', 13, 10,
+        (Formal('data', 'T'), Formal('starts', 'Tind'), Formal('ends', 'Tind'), Formal('axes', 'Tind', _OPT), Formal('steps', 'Tind', _OPT),),
+        (Formal('output', 'T'),),
         {},
-        {"T": _T11, "Tind": _T7},
-        3,
-        1,
-        1,
+        {'T': _T11, 'Tind': _T7},
+        3, 1, 1,
     )
 
 
@@ -5380,19 +4116,14 @@ class SoftmaxOp(OnnxOp):
     axis = opt_prop_def(INT)
     traits = PURE
     SCHEMA: ClassVar[Schema] = Schema(
-        "Softmax",
-        "",
-        13,
-        13,
-        (Formal("input", "T"),),
-        (Formal("output", "T"),),
+        'Softmax', '', 13, 13,
+        (Formal('input', 'T'),),
+        (Formal('output', 'T'),),
         {
-            "axis": AttributeSpec("INT", False, -1),
+            'axis': AttributeSpec('INT', False, -1),
         },
-        {"T": _T1},
-        1,
-        1,
-        1,
+        {'T': _T1},
+        1, 1, 1,
     )
 
 
@@ -5410,27 +4141,15 @@ class SoftmaxCrossEntropyLossOp(OnnxOp):
     reduction = opt_prop_def(STRING)
     traits = PURE
     SCHEMA: ClassVar[Schema] = Schema(
-        "SoftmaxCrossEntropyLoss",
-        "",
-        13,
-        12,
-        (
-            Formal("scores", "T"),
-            Formal("labels", "Tind"),
-            Formal("weights", "T", _OPT),
-        ),
-        (
-            Formal("output", "T"),
-            Formal("log_prob", "T", _OPT),
-        ),
+        'SoftmaxCrossEntropyLoss', '', 13, 12,
+        (Formal('scores', 'T'), Formal('labels', 'Tind'), Formal('weights', 'T', _OPT),),
+        (Formal('output', 'T'), Formal('log_prob', 'T', _OPT),),
         {
-            "ignore_index": AttributeSpec("INT"),
-            "reduction": AttributeSpec("STRING", False, "mean"),
+            'ignore_index': AttributeSpec('INT'),
+            'reduction': AttributeSpec('STRING', False, 'mean'),
         },
-        {"T": _T1, "Tind": _T7},
-        2,
-        1,
-        12,
+        {'T': _T1, 'Tind': _T7},
+        2, 1, 12,
     )
 
 
@@ -5443,17 +4162,12 @@ class SoftplusOp(OnnxOp):
     Y = result_def()
     traits = PURE
     SCHEMA: ClassVar[Schema] = Schema(
-        "Softplus",
-        "",
-        22,
-        1,
-        (Formal("X", "T"),),
-        (Formal("Y", "T"),),
+        'Softplus', '', 22, 1,
+        (Formal('X', 'T'),),
+        (Formal('Y', 'T'),),
         {},
-        {"T": _T1},
-        1,
-        1,
-        1,
+        {'T': _T1},
+        1, 1, 1,
     )
 
 
@@ -5466,17 +4180,12 @@ class SoftsignOp(OnnxOp):
     output = result_def()
     traits = PURE
     SCHEMA: ClassVar[Schema] = Schema(
-        "Softsign",
-        "",
-        22,
-        1,
-        (Formal("input", "T"),),
-        (Formal("output", "T"),),
+        'Softsign', '', 22, 1,
+        (Formal('input', 'T'),),
+        (Formal('output', 'T'),),
         {},
-        {"T": _T1},
-        1,
-        1,
-        1,
+        {'T': _T1},
+        1, 1, 1,
     )
 
 
@@ -5491,20 +4200,15 @@ class SpaceToDepthOp(OnnxOp):
     blocksize = prop_def(INT)
     traits = PURE
     SCHEMA: ClassVar[Schema] = Schema(
-        "SpaceToDepth",
-        "",
-        28,
-        1,
-        (Formal("input", "T"),),
-        (Formal("output", "T"),),
+        'SpaceToDepth', '', 28, 1,
+        (Formal('input', 'T'),),
+        (Formal('output', 'T'),),
         {
-            "mode": AttributeSpec("STRING", False, "DCR"),
-            "blocksize": AttributeSpec("INT", True),
+            'mode': AttributeSpec('STRING', False, 'DCR'),
+            'blocksize': AttributeSpec('INT', True),
         },
-        {"T": _T11},
-        1,
-        1,
-        1,
+        {'T': _T11},
+        1, 1, 1,
     )
 
 
@@ -5520,23 +4224,15 @@ class SplitOp(OnnxOp):
     axis = opt_prop_def(INT)
     traits = PURE
     SCHEMA: ClassVar[Schema] = Schema(
-        "Split",
-        "",
-        18,
-        18,
-        (
-            Formal("input", "T"),
-            Formal("split", "tensor(int64)", _OPT),
-        ),
-        (Formal("outputs", "T", _VAR),),
+        'Split', '', 18, 18,
+        (Formal('input', 'T'), Formal('split', 'tensor(int64)', _OPT),),
+        (Formal('outputs', 'T', _VAR),),
         {
-            "num_outputs": AttributeSpec("INT"),
-            "axis": AttributeSpec("INT", False, 0),
+            'num_outputs': AttributeSpec('INT'),
+            'axis': AttributeSpec('INT', False, 0),
         },
-        {"T": _T11},
-        1,
-        1,
-        1,
+        {'T': _T11},
+        1, 1, 1,
     )
 
 
@@ -5552,23 +4248,15 @@ class SplitToSequenceOp(OnnxOp):
     axis = opt_prop_def(INT)
     traits = PURE
     SCHEMA: ClassVar[Schema] = Schema(
-        "SplitToSequence",
-        "",
-        24,
-        11,
-        (
-            Formal("input", "T"),
-            Formal("split", "I", _OPT),
-        ),
-        (Formal("output_sequence", "S"),),
+        'SplitToSequence', '', 24, 11,
+        (Formal('input', 'T'), Formal('split', 'I', _OPT),),
+        (Formal('output_sequence', 'S'),),
         {
-            "keepdims": AttributeSpec("INT", False, 1),
-            "axis": AttributeSpec("INT", False, 0),
+            'keepdims': AttributeSpec('INT', False, 1),
+            'axis': AttributeSpec('INT', False, 0),
         },
-        {"T": _T11, "I": _T7, "S": _T44},
-        1,
-        1,
-        11,
+        {'T': _T11, 'I': _T7, 'S': _T44},
+        1, 1, 11,
     )
 
 
@@ -5581,17 +4269,12 @@ class SqrtOp(OnnxOp):
     Y = result_def()
     traits = PURE
     SCHEMA: ClassVar[Schema] = Schema(
-        "Sqrt",
-        "",
-        13,
-        6,
-        (Formal("X", "T"),),
-        (Formal("Y", "T"),),
+        'Sqrt', '', 13, 6,
+        (Formal('X', 'T'),),
+        (Formal('Y', 'T'),),
         {},
-        {"T": _T1},
-        1,
-        1,
-        1,
+        {'T': _T1},
+        1, 1, 1,
     )
 
 
@@ -5605,20 +4288,12 @@ class SqueezeOp(OnnxOp):
     squeezed = result_def()
     traits = PURE
     SCHEMA: ClassVar[Schema] = Schema(
-        "Squeeze",
-        "",
-        25,
-        13,
-        (
-            Formal("data", "T"),
-            Formal("axes", "tensor(int64)", _OPT),
-        ),
-        (Formal("squeezed", "T"),),
+        'Squeeze', '', 25, 13,
+        (Formal('data', 'T'), Formal('axes', 'tensor(int64)', _OPT),),
+        (Formal('squeezed', 'T'),),
         {},
-        {"T": _T14},
-        1,
-        1,
-        1,
+        {'T': _T14},
+        1, 1, 1,
     )
 
 
@@ -5632,20 +4307,12 @@ class StringConcatOp(OnnxOp):
     Z = result_def()
     traits = PURE
     SCHEMA: ClassVar[Schema] = Schema(
-        "StringConcat",
-        "",
-        20,
-        20,
-        (
-            Formal("X", "T"),
-            Formal("Y", "T"),
-        ),
-        (Formal("Z", "T"),),
+        'StringConcat', '', 20, 20,
+        (Formal('X', 'T'), Formal('Y', 'T'),),
+        (Formal('Z', 'T'),),
         {},
-        {"T": _T41},
-        2,
-        1,
-        20,
+        {'T': _T41},
+        2, 1, 20,
     )
 
 
@@ -5662,22 +4329,17 @@ class StringNormalizerOp(OnnxOp):
     case_change_action = opt_prop_def(STRING)
     traits = PURE
     SCHEMA: ClassVar[Schema] = Schema(
-        "StringNormalizer",
-        "",
-        10,
-        10,
-        (Formal("X", "tensor(string)"),),
-        (Formal("Y", "tensor(string)"),),
+        'StringNormalizer', '', 10, 10,
+        (Formal('X', 'tensor(string)'),),
+        (Formal('Y', 'tensor(string)'),),
         {
-            "stopwords": AttributeSpec("STRINGS"),
-            "locale": AttributeSpec("STRING"),
-            "is_case_sensitive": AttributeSpec("INT", False, 0),
-            "case_change_action": AttributeSpec("STRING", False, "NONE"),
+            'stopwords': AttributeSpec('STRINGS'),
+            'locale': AttributeSpec('STRING'),
+            'is_case_sensitive': AttributeSpec('INT', False, 0),
+            'case_change_action': AttributeSpec('STRING', False, 'NONE'),
         },
         {},
-        1,
-        1,
-        10,
+        1, 1, 10,
     )
 
 
@@ -5693,23 +4355,15 @@ class StringSplitOp(OnnxOp):
     delimiter = opt_prop_def(STRING)
     traits = PURE
     SCHEMA: ClassVar[Schema] = Schema(
-        "StringSplit",
-        "",
-        20,
-        20,
-        (Formal("X", "T1"),),
-        (
-            Formal("Y", "T2"),
-            Formal("Z", "T3"),
-        ),
+        'StringSplit', '', 20, 20,
+        (Formal('X', 'T1'),),
+        (Formal('Y', 'T2'), Formal('Z', 'T3'),),
         {
-            "maxsplit": AttributeSpec("INT"),
-            "delimiter": AttributeSpec("STRING"),
+            'maxsplit': AttributeSpec('INT'),
+            'delimiter': AttributeSpec('STRING'),
         },
-        {"T1": _T41, "T2": _T41, "T3": _T2},
-        1,
-        2,
-        20,
+        {'T1': _T41, 'T2': _T41, 'T3': _T2},
+        1, 2, 20,
     )
 
 
@@ -5723,20 +4377,12 @@ class SubOp(OnnxOp):
     C = result_def()
     traits = PURE
     SCHEMA: ClassVar[Schema] = Schema(
-        "Sub",
-        "",
-        14,
-        7,
-        (
-            Formal("A", "T"),
-            Formal("B", "T"),
-        ),
-        (Formal("C", "T"),),
+        'Sub', '', 14, 7,
+        (Formal('A', 'T'), Formal('B', 'T'),),
+        (Formal('C', 'T'),),
         {},
-        {"T": _T0},
-        2,
-        1,
-        1,
+        {'T': _T0},
+        2, 1, 1,
     )
 
 
@@ -5749,17 +4395,12 @@ class SumOp(OnnxOp):
     sum = result_def()
     traits = PURE
     SCHEMA: ClassVar[Schema] = Schema(
-        "Sum",
-        "",
-        13,
-        6,
-        (Formal("data_0", "T", _VAR),),
-        (Formal("sum", "T"),),
+        'Sum', '', 13, 6,
+        (Formal('data_0', 'T', _VAR),),
+        (Formal('sum', 'T'),),
         {},
-        {"T": _T1},
-        1,
-        1,
-        1,
+        {'T': _T1},
+        1, 1, 1,
     )
 
 
@@ -5774,22 +4415,14 @@ class SwiGLUOp(OnnxOp):
     alpha = opt_prop_def(FLOAT)
     traits = PURE
     SCHEMA: ClassVar[Schema] = Schema(
-        "SwiGLU",
-        "",
-        28,
-        28,
-        (
-            Formal("A", "T"),
-            Formal("B", "T"),
-        ),
-        (Formal("Y", "T"),),
+        'SwiGLU', '', 28, 28,
+        (Formal('A', 'T'), Formal('B', 'T'),),
+        (Formal('Y', 'T'),),
         {
-            "alpha": AttributeSpec("FLOAT", False, 1.0),
+            'alpha': AttributeSpec('FLOAT', False, 1.0),
         },
-        {"T": _T1},
-        2,
-        1,
-        28,
+        {'T': _T1},
+        2, 1, 28,
     )
 
 
@@ -5803,19 +4436,14 @@ class SwishOp(OnnxOp):
     alpha = opt_prop_def(FLOAT)
     traits = PURE
     SCHEMA: ClassVar[Schema] = Schema(
-        "Swish",
-        "",
-        24,
-        24,
-        (Formal("X", "T"),),
-        (Formal("Y", "T"),),
+        'Swish', '', 24, 24,
+        (Formal('X', 'T'),),
+        (Formal('Y', 'T'),),
         {
-            "alpha": AttributeSpec("FLOAT", False, 1.0),
+            'alpha': AttributeSpec('FLOAT', False, 1.0),
         },
-        {"T": _T1},
-        1,
-        1,
-        24,
+        {'T': _T1},
+        1, 1, 24,
     )
 
 
@@ -5828,17 +4456,12 @@ class TanOp(OnnxOp):
     output = result_def()
     traits = PURE
     SCHEMA: ClassVar[Schema] = Schema(
-        "Tan",
-        "",
-        22,
-        7,
-        (Formal("input", "T"),),
-        (Formal("output", "T"),),
+        'Tan', '', 22, 7,
+        (Formal('input', 'T'),),
+        (Formal('output', 'T'),),
         {},
-        {"T": _T1},
-        1,
-        1,
-        7,
+        {'T': _T1},
+        1, 1, 7,
     )
 
 
@@ -5851,17 +4474,12 @@ class TanhOp(OnnxOp):
     output = result_def()
     traits = PURE
     SCHEMA: ClassVar[Schema] = Schema(
-        "Tanh",
-        "",
-        13,
-        6,
-        (Formal("input", "T"),),
-        (Formal("output", "T"),),
+        'Tanh', '', 13, 6,
+        (Formal('input', 'T'),),
+        (Formal('output', 'T'),),
         {},
-        {"T": _T1},
-        1,
-        1,
-        1,
+        {'T': _T1},
+        1, 1, 1,
     )
 
 
@@ -5878,24 +4496,15 @@ class TensorScatterOp(OnnxOp):
     axis = opt_prop_def(INT)
     traits = PURE
     SCHEMA: ClassVar[Schema] = Schema(
-        "TensorScatter",
-        "",
-        24,
-        24,
-        (
-            Formal("past_cache", "T"),
-            Formal("update", "T"),
-            Formal("write_indices", "tensor(int64)", _OPT),
-        ),
-        (Formal("present_cache", "T"),),
+        'TensorScatter', '', 24, 24,
+        (Formal('past_cache', 'T'), Formal('update', 'T'), Formal('write_indices', 'tensor(int64)', _OPT),),
+        (Formal('present_cache', 'T'),),
         {
-            "mode": AttributeSpec("STRING", False, "linear"),
-            "axis": AttributeSpec("INT", False, -2),
+            'mode': AttributeSpec('STRING', False, 'linear'),
+            'axis': AttributeSpec('INT', False, -2),
         },
-        {"T": _T45},
-        2,
-        1,
-        24,
+        {'T': _T45},
+        2, 1, 24,
     )
 
 
@@ -5917,27 +4526,22 @@ class TfIdfVectorizerOp(OnnxOp):
     max_gram_length = prop_def(INT)
     traits = PURE
     SCHEMA: ClassVar[Schema] = Schema(
-        "TfIdfVectorizer",
-        "",
-        9,
-        9,
-        (Formal("X", "T"),),
-        (Formal("Y", "T1"),),
+        'TfIdfVectorizer', '', 9, 9,
+        (Formal('X', 'T'),),
+        (Formal('Y', 'T1'),),
         {
-            "mode": AttributeSpec("STRING", True),
-            "ngram_indexes": AttributeSpec("INTS", True),
-            "weights": AttributeSpec("FLOATS"),
-            "ngram_counts": AttributeSpec("INTS", True),
-            "pool_int64s": AttributeSpec("INTS"),
-            "pool_strings": AttributeSpec("STRINGS"),
-            "max_skip_count": AttributeSpec("INT", True),
-            "min_gram_length": AttributeSpec("INT", True),
-            "max_gram_length": AttributeSpec("INT", True),
+            'mode': AttributeSpec('STRING', True),
+            'ngram_indexes': AttributeSpec('INTS', True),
+            'weights': AttributeSpec('FLOATS'),
+            'ngram_counts': AttributeSpec('INTS', True),
+            'pool_int64s': AttributeSpec('INTS'),
+            'pool_strings': AttributeSpec('STRINGS'),
+            'max_skip_count': AttributeSpec('INT', True),
+            'min_gram_length': AttributeSpec('INT', True),
+            'max_gram_length': AttributeSpec('INT', True),
         },
-        {"T": _T46, "T1": _T22},
-        1,
-        1,
-        9,
+        {'T': _T46, 'T1': _T22},
+        1, 1, 9,
     )
 
 
@@ -5951,19 +4555,14 @@ class ThresholdedReluOp(OnnxOp):
     alpha = opt_prop_def(FLOAT)
     traits = PURE
     SCHEMA: ClassVar[Schema] = Schema(
-        "ThresholdedRelu",
-        "",
-        22,
-        10,
-        (Formal("X", "T"),),
-        (Formal("Y", "T"),),
+        'ThresholdedRelu', '', 22, 10,
+        (Formal('X', 'T'),),
+        (Formal('Y', 'T'),),
         {
-            "alpha": AttributeSpec("FLOAT", False, 1.0),
+            'alpha': AttributeSpec('FLOAT', False, 1.0),
         },
-        {"T": _T1},
-        1,
-        1,
-        10,
+        {'T': _T1},
+        1, 1, 10,
     )
 
 
@@ -5977,20 +4576,12 @@ class TileOp(OnnxOp):
     output = result_def()
     traits = PURE
     SCHEMA: ClassVar[Schema] = Schema(
-        "Tile",
-        "",
-        13,
-        6,
-        (
-            Formal("input", "T"),
-            Formal("repeats", "T1"),
-        ),
-        (Formal("output", "T"),),
+        'Tile', '', 13, 6,
+        (Formal('input', 'T'), Formal('repeats', 'T1'),),
+        (Formal('output', 'T'),),
         {},
-        {"T": _T11, "T1": _T2},
-        2,
-        1,
-        1,
+        {'T': _T11, 'T1': _T2},
+        2, 1, 1,
     )
 
 
@@ -6008,27 +4599,16 @@ class TopKOp(OnnxOp):
     axis = opt_prop_def(INT)
     traits = PURE
     SCHEMA: ClassVar[Schema] = Schema(
-        "TopK",
-        "",
-        24,
-        10,
-        (
-            Formal("X", "T"),
-            Formal("K", "tensor(int64)"),
-        ),
-        (
-            Formal("Values", "T"),
-            Formal("Indices", "I"),
-        ),
+        'TopK', '', 24, 10,
+        (Formal('X', 'T'), Formal('K', 'tensor(int64)'),),
+        (Formal('Values', 'T'), Formal('Indices', 'I'),),
         {
-            "sorted": AttributeSpec("INT", False, 1),
-            "largest": AttributeSpec("INT", False, 1),
-            "axis": AttributeSpec("INT", False, -1),
+            'sorted': AttributeSpec('INT', False, 1),
+            'largest': AttributeSpec('INT', False, 1),
+            'axis': AttributeSpec('INT', False, -1),
         },
-        {"T": _T0, "I": _T2},
-        2,
-        2,
-        1,
+        {'T': _T0, 'I': _T2},
+        2, 2, 1,
     )
 
 
@@ -6042,19 +4622,14 @@ class TransposeOp(OnnxOp):
     perm = opt_prop_def(INTS)
     traits = PURE
     SCHEMA: ClassVar[Schema] = Schema(
-        "Transpose",
-        "",
-        25,
-        1,
-        (Formal("data", "T"),),
-        (Formal("transposed", "T"),),
+        'Transpose', '', 25, 1,
+        (Formal('data', 'T'),),
+        (Formal('transposed', 'T'),),
         {
-            "perm": AttributeSpec("INTS"),
+            'perm': AttributeSpec('INTS'),
         },
-        {"T": _T14},
-        1,
-        1,
-        1,
+        {'T': _T14},
+        1, 1, 1,
     )
 
 
@@ -6069,22 +4644,14 @@ class TriluOp(OnnxOp):
     upper = opt_prop_def(INT)
     traits = PURE
     SCHEMA: ClassVar[Schema] = Schema(
-        "Trilu",
-        "",
-        14,
-        14,
-        (
-            Formal("input", "T"),
-            Formal("k", "tensor(int64)", _OPT),
-        ),
-        (Formal("output", "T"),),
+        'Trilu', '', 14, 14,
+        (Formal('input', 'T'), Formal('k', 'tensor(int64)', _OPT),),
+        (Formal('output', 'T'),),
         {
-            "upper": AttributeSpec("INT", False, 1),
+            'upper': AttributeSpec('INT', False, 1),
         },
-        {"T": _T11},
-        1,
-        1,
-        14,
+        {'T': _T11},
+        1, 1, 14,
     )
 
 
@@ -6103,25 +4670,15 @@ class UniqueOp(OnnxOp):
     traits = PURE
     irdl_options = (AttrSizedResultSegments(as_property=True),)
     SCHEMA: ClassVar[Schema] = Schema(
-        "Unique",
-        "",
-        28,
-        11,
-        (Formal("X", "T"),),
-        (
-            Formal("Y", "T"),
-            Formal("indices", "tensor(int64)", _OPT),
-            Formal("inverse_indices", "tensor(int64)", _OPT),
-            Formal("counts", "tensor(int64)", _OPT),
-        ),
+        'Unique', '', 28, 11,
+        (Formal('X', 'T'),),
+        (Formal('Y', 'T'), Formal('indices', 'tensor(int64)', _OPT), Formal('inverse_indices', 'tensor(int64)', _OPT), Formal('counts', 'tensor(int64)', _OPT),),
         {
-            "axis": AttributeSpec("INT"),
-            "sorted": AttributeSpec("INT", False, 1),
+            'axis': AttributeSpec('INT'),
+            'sorted': AttributeSpec('INT', False, 1),
         },
-        {"T": _T11},
-        1,
-        1,
-        11,
+        {'T': _T11},
+        1, 1, 11,
     )
 
 
@@ -6135,20 +4692,12 @@ class UnsqueezeOp(OnnxOp):
     expanded = result_def()
     traits = PURE
     SCHEMA: ClassVar[Schema] = Schema(
-        "Unsqueeze",
-        "",
-        25,
-        13,
-        (
-            Formal("data", "T"),
-            Formal("axes", "tensor(int64)"),
-        ),
-        (Formal("expanded", "T"),),
+        'Unsqueeze', '', 25, 13,
+        (Formal('data', 'T'), Formal('axes', 'tensor(int64)'),),
+        (Formal('expanded', 'T'),),
         {},
-        {"T": _T14},
-        2,
-        1,
-        1,
+        {'T': _T14},
+        2, 1, 1,
     )
 
 
@@ -6163,22 +4712,14 @@ class UpsampleOp(OnnxOp):
     mode = opt_prop_def(STRING)
     traits = PURE
     SCHEMA: ClassVar[Schema] = Schema(
-        "Upsample",
-        "",
-        10,
-        99,
-        (
-            Formal("X", "T"),
-            Formal("scales", "tensor(float)"),
-        ),
-        (Formal("Y", "T"),),
+        'Upsample', '', 10, 99,
+        (Formal('X', 'T'), Formal('scales', 'tensor(float)'),),
+        (Formal('Y', 'T'),),
         {
-            "mode": AttributeSpec("STRING", False, "nearest"),
+            'mode': AttributeSpec('STRING', False, 'nearest'),
         },
-        {"T": _T13},
-        2,
-        1,
-        1,
+        {'T': _T13},
+        2, 1, 1,
     )
 
 
@@ -6193,21 +4734,12 @@ class WhereOp(OnnxOp):
     output = result_def()
     traits = PURE
     SCHEMA: ClassVar[Schema] = Schema(
-        "Where",
-        "",
-        16,
-        9,
-        (
-            Formal("condition", "B"),
-            Formal("X", "T"),
-            Formal("Y", "T"),
-        ),
-        (Formal("output", "T"),),
+        'Where', '', 16, 9,
+        (Formal('condition', 'B'), Formal('X', 'T'), Formal('Y', 'T'),),
+        (Formal('output', 'T'),),
         {},
-        {"B": _T3, "T": _T11},
-        3,
-        1,
-        9,
+        {'B': _T3, 'T': _T11},
+        3, 1, 9,
     )
 
 
@@ -6221,20 +4753,12 @@ class XorOp(OnnxOp):
     C = result_def()
     traits = PURE
     SCHEMA: ClassVar[Schema] = Schema(
-        "Xor",
-        "",
-        7,
-        7,
-        (
-            Formal("A", "T"),
-            Formal("B", "T"),
-        ),
-        (Formal("C", "T1"),),
+        'Xor', '', 7, 7,
+        (Formal('A', 'T'), Formal('B', 'T'),),
+        (Formal('C', 'T1'),),
         {},
-        {"T": _T3, "T1": _T3},
-        2,
-        1,
-        1,
+        {'T': _T3, 'T1': _T3},
+        2, 1, 1,
     )
 
 
@@ -6248,20 +4772,12 @@ class MlArrayFeatureExtractorOp(OnnxOp):
     Z = result_def()
     traits = PURE
     SCHEMA: ClassVar[Schema] = Schema(
-        "ArrayFeatureExtractor",
-        "ai.onnx.ml",
-        1,
-        1,
-        (
-            Formal("X", "T"),
-            Formal("Y", "tensor(int64)"),
-        ),
-        (Formal("Z", "T"),),
+        'ArrayFeatureExtractor', 'ai.onnx.ml', 1, 1,
+        (Formal('X', 'T'), Formal('Y', 'tensor(int64)'),),
+        (Formal('Z', 'T'),),
         {},
-        {"T": _T47},
-        2,
-        1,
-        1,
+        {'T': _T47},
+        2, 1, 1,
     )
 
 
@@ -6275,19 +4791,14 @@ class MlBinarizerOp(OnnxOp):
     threshold = opt_prop_def(FLOAT)
     traits = PURE
     SCHEMA: ClassVar[Schema] = Schema(
-        "Binarizer",
-        "ai.onnx.ml",
-        1,
-        1,
-        (Formal("X", "T"),),
-        (Formal("Y", "T"),),
+        'Binarizer', 'ai.onnx.ml', 1, 1,
+        (Formal('X', 'T'),),
+        (Formal('Y', 'T'),),
         {
-            "threshold": AttributeSpec("FLOAT", False, 0.0),
+            'threshold': AttributeSpec('FLOAT', False, 0.0),
         },
-        {"T": _T48},
-        1,
-        1,
-        1,
+        {'T': _T48},
+        1, 1, 1,
     )
 
 
@@ -6303,21 +4814,16 @@ class MlCastMapOp(OnnxOp):
     cast_to = opt_prop_def(STRING)
     traits = PURE
     SCHEMA: ClassVar[Schema] = Schema(
-        "CastMap",
-        "ai.onnx.ml",
-        1,
-        1,
-        (Formal("X", "T1"),),
-        (Formal("Y", "T2"),),
+        'CastMap', 'ai.onnx.ml', 1, 1,
+        (Formal('X', 'T1'),),
+        (Formal('Y', 'T2'),),
         {
-            "max_map": AttributeSpec("INT", False, 1),
-            "map_form": AttributeSpec("STRING", False, "DENSE"),
-            "cast_to": AttributeSpec("STRING", False, "TO_FLOAT"),
+            'max_map': AttributeSpec('INT', False, 1),
+            'map_form': AttributeSpec('STRING', False, 'DENSE'),
+            'cast_to': AttributeSpec('STRING', False, 'TO_FLOAT'),
         },
-        {"T1": _T49, "T2": _T50},
-        1,
-        1,
-        1,
+        {'T1': _T49, 'T2': _T50},
+        1, 1, 1,
     )
 
 
@@ -6334,22 +4840,17 @@ class MlCategoryMapperOp(OnnxOp):
     cats_strings = opt_prop_def(STRINGS)
     traits = PURE
     SCHEMA: ClassVar[Schema] = Schema(
-        "CategoryMapper",
-        "ai.onnx.ml",
-        1,
-        1,
-        (Formal("X", "T1"),),
-        (Formal("Y", "T2"),),
+        'CategoryMapper', 'ai.onnx.ml', 1, 1,
+        (Formal('X', 'T1'),),
+        (Formal('Y', 'T2'),),
         {
-            "default_int64": AttributeSpec("INT", False, -1),
-            "default_string": AttributeSpec("STRING", False, "_Unused"),
-            "cats_int64s": AttributeSpec("INTS"),
-            "cats_strings": AttributeSpec("STRINGS"),
+            'default_int64': AttributeSpec('INT', False, -1),
+            'default_string': AttributeSpec('STRING', False, '_Unused'),
+            'cats_int64s': AttributeSpec('INTS'),
+            'cats_strings': AttributeSpec('STRINGS'),
         },
-        {"T1": _T51, "T2": _T51},
-        1,
-        1,
-        1,
+        {'T1': _T51, 'T2': _T51},
+        1, 1, 1,
     )
 
 
@@ -6364,20 +4865,15 @@ class MlDictVectorizerOp(OnnxOp):
     string_vocabulary = opt_prop_def(STRINGS)
     traits = PURE
     SCHEMA: ClassVar[Schema] = Schema(
-        "DictVectorizer",
-        "ai.onnx.ml",
-        1,
-        1,
-        (Formal("X", "T1"),),
-        (Formal("Y", "T2"),),
+        'DictVectorizer', 'ai.onnx.ml', 1, 1,
+        (Formal('X', 'T1'),),
+        (Formal('Y', 'T2'),),
         {
-            "int64_vocabulary": AttributeSpec("INTS"),
-            "string_vocabulary": AttributeSpec("STRINGS"),
+            'int64_vocabulary': AttributeSpec('INTS'),
+            'string_vocabulary': AttributeSpec('STRINGS'),
         },
-        {"T1": _T52, "T2": _T53},
-        1,
-        1,
-        1,
+        {'T1': _T52, 'T2': _T53},
+        1, 1, 1,
     )
 
 
@@ -6391,19 +4887,14 @@ class MlFeatureVectorizerOp(OnnxOp):
     inputdimensions = opt_prop_def(INTS)
     traits = PURE
     SCHEMA: ClassVar[Schema] = Schema(
-        "FeatureVectorizer",
-        "ai.onnx.ml",
-        1,
-        1,
-        (Formal("X", "T1", _VAR),),
-        (Formal("Y", "tensor(float)"),),
+        'FeatureVectorizer', 'ai.onnx.ml', 1, 1,
+        (Formal('X', 'T1', _VAR),),
+        (Formal('Y', 'tensor(float)'),),
         {
-            "inputdimensions": AttributeSpec("INTS"),
+            'inputdimensions': AttributeSpec('INTS'),
         },
-        {"T1": _T48},
-        1,
-        1,
-        1,
+        {'T1': _T48},
+        1, 1, 1,
     )
 
 
@@ -6420,22 +4911,17 @@ class MlImputerOp(OnnxOp):
     imputed_value_floats = opt_prop_def(FLOATS)
     traits = PURE
     SCHEMA: ClassVar[Schema] = Schema(
-        "Imputer",
-        "ai.onnx.ml",
-        1,
-        1,
-        (Formal("X", "T"),),
-        (Formal("Y", "T"),),
+        'Imputer', 'ai.onnx.ml', 1, 1,
+        (Formal('X', 'T'),),
+        (Formal('Y', 'T'),),
         {
-            "replaced_value_int64": AttributeSpec("INT", False, 0),
-            "imputed_value_int64s": AttributeSpec("INTS"),
-            "replaced_value_float": AttributeSpec("FLOAT", False, 0.0),
-            "imputed_value_floats": AttributeSpec("FLOATS"),
+            'replaced_value_int64': AttributeSpec('INT', False, 0),
+            'imputed_value_int64s': AttributeSpec('INTS'),
+            'replaced_value_float': AttributeSpec('FLOAT', False, 0.0),
+            'imputed_value_floats': AttributeSpec('FLOATS'),
         },
-        {"T": _T48},
-        1,
-        1,
-        1,
+        {'T': _T48},
+        1, 1, 1,
     )
 
 
@@ -6460,30 +4946,25 @@ class MlLabelEncoderOp(OnnxOp):
     keys_tensor = opt_prop_def(TENSOR)
     traits = PURE
     SCHEMA: ClassVar[Schema] = Schema(
-        "LabelEncoder",
-        "ai.onnx.ml",
-        4,
-        2,
-        (Formal("X", "T1"),),
-        (Formal("Y", "T2"),),
+        'LabelEncoder', 'ai.onnx.ml', 4, 2,
+        (Formal('X', 'T1'),),
+        (Formal('Y', 'T2'),),
         {
-            "default_tensor": AttributeSpec("TENSOR"),
-            "default_int64": AttributeSpec("INT", False, -1),
-            "default_float": AttributeSpec("FLOAT", False, -0.0),
-            "default_string": AttributeSpec("STRING", False, "_Unused"),
-            "values_int64s": AttributeSpec("INTS"),
-            "values_strings": AttributeSpec("STRINGS"),
-            "values_tensor": AttributeSpec("TENSOR"),
-            "keys_floats": AttributeSpec("FLOATS"),
-            "keys_strings": AttributeSpec("STRINGS"),
-            "values_floats": AttributeSpec("FLOATS"),
-            "keys_int64s": AttributeSpec("INTS"),
-            "keys_tensor": AttributeSpec("TENSOR"),
+            'default_tensor': AttributeSpec('TENSOR'),
+            'default_int64': AttributeSpec('INT', False, -1),
+            'default_float': AttributeSpec('FLOAT', False, -0.0),
+            'default_string': AttributeSpec('STRING', False, '_Unused'),
+            'values_int64s': AttributeSpec('INTS'),
+            'values_strings': AttributeSpec('STRINGS'),
+            'values_tensor': AttributeSpec('TENSOR'),
+            'keys_floats': AttributeSpec('FLOATS'),
+            'keys_strings': AttributeSpec('STRINGS'),
+            'values_floats': AttributeSpec('FLOATS'),
+            'keys_int64s': AttributeSpec('INTS'),
+            'keys_tensor': AttributeSpec('TENSOR'),
         },
-        {"T1": _T54, "T2": _T54},
-        1,
-        1,
-        1,
+        {'T1': _T54, 'T2': _T54},
+        1, 1, 1,
     )
 
 
@@ -6503,27 +4984,19 @@ class MlLinearClassifierOp(OnnxOp):
     coefficients = prop_def(FLOATS)
     traits = PURE
     SCHEMA: ClassVar[Schema] = Schema(
-        "LinearClassifier",
-        "ai.onnx.ml",
-        1,
-        1,
-        (Formal("X", "T1"),),
-        (
-            Formal("Y", "T2"),
-            Formal("Z", "tensor(float)"),
-        ),
+        'LinearClassifier', 'ai.onnx.ml', 1, 1,
+        (Formal('X', 'T1'),),
+        (Formal('Y', 'T2'), Formal('Z', 'tensor(float)'),),
         {
-            "post_transform": AttributeSpec("STRING", False, "NONE"),
-            "classlabels_ints": AttributeSpec("INTS"),
-            "classlabels_strings": AttributeSpec("STRINGS"),
-            "multi_class": AttributeSpec("INT", False, 0),
-            "intercepts": AttributeSpec("FLOATS"),
-            "coefficients": AttributeSpec("FLOATS", True),
+            'post_transform': AttributeSpec('STRING', False, 'NONE'),
+            'classlabels_ints': AttributeSpec('INTS'),
+            'classlabels_strings': AttributeSpec('STRINGS'),
+            'multi_class': AttributeSpec('INT', False, 0),
+            'intercepts': AttributeSpec('FLOATS'),
+            'coefficients': AttributeSpec('FLOATS', True),
         },
-        {"T1": _T48, "T2": _T51},
-        1,
-        2,
-        1,
+        {'T1': _T48, 'T2': _T51},
+        1, 2, 1,
     )
 
 
@@ -6540,22 +5013,17 @@ class MlLinearRegressorOp(OnnxOp):
     post_transform = opt_prop_def(STRING)
     traits = PURE
     SCHEMA: ClassVar[Schema] = Schema(
-        "LinearRegressor",
-        "ai.onnx.ml",
-        1,
-        1,
-        (Formal("X", "T"),),
-        (Formal("Y", "tensor(float)"),),
+        'LinearRegressor', 'ai.onnx.ml', 1, 1,
+        (Formal('X', 'T'),),
+        (Formal('Y', 'tensor(float)'),),
         {
-            "targets": AttributeSpec("INT", False, 1),
-            "intercepts": AttributeSpec("FLOATS"),
-            "coefficients": AttributeSpec("FLOATS"),
-            "post_transform": AttributeSpec("STRING", False, "NONE"),
+            'targets': AttributeSpec('INT', False, 1),
+            'intercepts': AttributeSpec('FLOATS'),
+            'coefficients': AttributeSpec('FLOATS'),
+            'post_transform': AttributeSpec('STRING', False, 'NONE'),
         },
-        {"T": _T48},
-        1,
-        1,
-        1,
+        {'T': _T48},
+        1, 1, 1,
     )
 
 
@@ -6569,19 +5037,14 @@ class MlNormalizerOp(OnnxOp):
     norm = opt_prop_def(STRING)
     traits = PURE
     SCHEMA: ClassVar[Schema] = Schema(
-        "Normalizer",
-        "ai.onnx.ml",
-        1,
-        1,
-        (Formal("X", "T"),),
-        (Formal("Y", "tensor(float)"),),
+        'Normalizer', 'ai.onnx.ml', 1, 1,
+        (Formal('X', 'T'),),
+        (Formal('Y', 'tensor(float)'),),
         {
-            "norm": AttributeSpec("STRING", False, "MAX"),
+            'norm': AttributeSpec('STRING', False, 'MAX'),
         },
-        {"T": _T48},
-        1,
-        1,
-        1,
+        {'T': _T48},
+        1, 1, 1,
     )
 
 
@@ -6597,21 +5060,16 @@ class MlOneHotEncoderOp(OnnxOp):
     cats_int64s = opt_prop_def(INTS)
     traits = PURE
     SCHEMA: ClassVar[Schema] = Schema(
-        "OneHotEncoder",
-        "ai.onnx.ml",
-        1,
-        1,
-        (Formal("X", "T"),),
-        (Formal("Y", "tensor(float)"),),
+        'OneHotEncoder', 'ai.onnx.ml', 1, 1,
+        (Formal('X', 'T'),),
+        (Formal('Y', 'tensor(float)'),),
         {
-            "zeros": AttributeSpec("INT", False, 1),
-            "cats_strings": AttributeSpec("STRINGS"),
-            "cats_int64s": AttributeSpec("INTS"),
+            'zeros': AttributeSpec('INT', False, 1),
+            'cats_strings': AttributeSpec('STRINGS'),
+            'cats_int64s': AttributeSpec('INTS'),
         },
-        {"T": _T47},
-        1,
-        1,
-        1,
+        {'T': _T47},
+        1, 1, 1,
     )
 
 
@@ -6636,32 +5094,24 @@ class MlSVMClassifierOp(OnnxOp):
     kernel_type = opt_prop_def(STRING)
     traits = PURE
     SCHEMA: ClassVar[Schema] = Schema(
-        "SVMClassifier",
-        "ai.onnx.ml",
-        1,
-        1,
-        (Formal("X", "T1"),),
-        (
-            Formal("Y", "T2"),
-            Formal("Z", "tensor(float)"),
-        ),
+        'SVMClassifier', 'ai.onnx.ml', 1, 1,
+        (Formal('X', 'T1'),),
+        (Formal('Y', 'T2'), Formal('Z', 'tensor(float)'),),
         {
-            "classlabels_ints": AttributeSpec("INTS"),
-            "rho": AttributeSpec("FLOATS"),
-            "prob_b": AttributeSpec("FLOATS"),
-            "coefficients": AttributeSpec("FLOATS"),
-            "classlabels_strings": AttributeSpec("STRINGS"),
-            "prob_a": AttributeSpec("FLOATS"),
-            "support_vectors": AttributeSpec("FLOATS"),
-            "vectors_per_class": AttributeSpec("INTS"),
-            "post_transform": AttributeSpec("STRING", False, "NONE"),
-            "kernel_params": AttributeSpec("FLOATS"),
-            "kernel_type": AttributeSpec("STRING", False, "LINEAR"),
+            'classlabels_ints': AttributeSpec('INTS'),
+            'rho': AttributeSpec('FLOATS'),
+            'prob_b': AttributeSpec('FLOATS'),
+            'coefficients': AttributeSpec('FLOATS'),
+            'classlabels_strings': AttributeSpec('STRINGS'),
+            'prob_a': AttributeSpec('FLOATS'),
+            'support_vectors': AttributeSpec('FLOATS'),
+            'vectors_per_class': AttributeSpec('INTS'),
+            'post_transform': AttributeSpec('STRING', False, 'NONE'),
+            'kernel_params': AttributeSpec('FLOATS'),
+            'kernel_type': AttributeSpec('STRING', False, 'LINEAR'),
         },
-        {"T1": _T48, "T2": _T51},
-        1,
-        2,
-        1,
+        {'T1': _T48, 'T2': _T51},
+        1, 2, 1,
     )
 
 
@@ -6682,26 +5132,21 @@ class MlSVMRegressorOp(OnnxOp):
     kernel_type = opt_prop_def(STRING)
     traits = PURE
     SCHEMA: ClassVar[Schema] = Schema(
-        "SVMRegressor",
-        "ai.onnx.ml",
-        1,
-        1,
-        (Formal("X", "T"),),
-        (Formal("Y", "tensor(float)"),),
+        'SVMRegressor', 'ai.onnx.ml', 1, 1,
+        (Formal('X', 'T'),),
+        (Formal('Y', 'tensor(float)'),),
         {
-            "rho": AttributeSpec("FLOATS"),
-            "coefficients": AttributeSpec("FLOATS"),
-            "n_supports": AttributeSpec("INT", False, 0),
-            "one_class": AttributeSpec("INT", False, 0),
-            "support_vectors": AttributeSpec("FLOATS"),
-            "post_transform": AttributeSpec("STRING", False, "NONE"),
-            "kernel_params": AttributeSpec("FLOATS"),
-            "kernel_type": AttributeSpec("STRING", False, "LINEAR"),
+            'rho': AttributeSpec('FLOATS'),
+            'coefficients': AttributeSpec('FLOATS'),
+            'n_supports': AttributeSpec('INT', False, 0),
+            'one_class': AttributeSpec('INT', False, 0),
+            'support_vectors': AttributeSpec('FLOATS'),
+            'post_transform': AttributeSpec('STRING', False, 'NONE'),
+            'kernel_params': AttributeSpec('FLOATS'),
+            'kernel_type': AttributeSpec('STRING', False, 'LINEAR'),
         },
-        {"T": _T48},
-        1,
-        1,
-        1,
+        {'T': _T48},
+        1, 1, 1,
     )
 
 
@@ -6716,20 +5161,15 @@ class MlScalerOp(OnnxOp):
     offset = opt_prop_def(FLOATS)
     traits = PURE
     SCHEMA: ClassVar[Schema] = Schema(
-        "Scaler",
-        "ai.onnx.ml",
-        1,
-        1,
-        (Formal("X", "T"),),
-        (Formal("Y", "tensor(float)"),),
+        'Scaler', 'ai.onnx.ml', 1, 1,
+        (Formal('X', 'T'),),
+        (Formal('Y', 'tensor(float)'),),
         {
-            "scale": AttributeSpec("FLOATS"),
-            "offset": AttributeSpec("FLOATS"),
+            'scale': AttributeSpec('FLOATS'),
+            'offset': AttributeSpec('FLOATS'),
         },
-        {"T": _T48},
-        1,
-        1,
-        1,
+        {'T': _T48},
+        1, 1, 1,
     )
 
 
@@ -6758,34 +5198,29 @@ class MlTreeEnsembleOp(OnnxOp):
     membership_values = opt_prop_def(TENSOR)
     traits = PURE
     SCHEMA: ClassVar[Schema] = Schema(
-        "TreeEnsemble",
-        "ai.onnx.ml",
-        5,
-        5,
-        (Formal("X", "T"),),
-        (Formal("Y", "T"),),
+        'TreeEnsemble', 'ai.onnx.ml', 5, 5,
+        (Formal('X', 'T'),),
+        (Formal('Y', 'T'),),
         {
-            "aggregate_function": AttributeSpec("INT", False, 1),
-            "post_transform": AttributeSpec("INT", False, 0),
-            "tree_roots": AttributeSpec("INTS", True),
-            "nodes_hitrates": AttributeSpec("TENSOR"),
-            "nodes_missing_value_tracks_true": AttributeSpec("INTS"),
-            "nodes_modes": AttributeSpec("TENSOR", True),
-            "leaf_weights": AttributeSpec("TENSOR", True),
-            "leaf_targetids": AttributeSpec("INTS", True),
-            "nodes_falsenodeids": AttributeSpec("INTS", True),
-            "n_targets": AttributeSpec("INT"),
-            "nodes_trueleafs": AttributeSpec("INTS", True),
-            "nodes_featureids": AttributeSpec("INTS", True),
-            "nodes_splits": AttributeSpec("TENSOR", True),
-            "nodes_falseleafs": AttributeSpec("INTS", True),
-            "nodes_truenodeids": AttributeSpec("INTS", True),
-            "membership_values": AttributeSpec("TENSOR"),
+            'aggregate_function': AttributeSpec('INT', False, 1),
+            'post_transform': AttributeSpec('INT', False, 0),
+            'tree_roots': AttributeSpec('INTS', True),
+            'nodes_hitrates': AttributeSpec('TENSOR'),
+            'nodes_missing_value_tracks_true': AttributeSpec('INTS'),
+            'nodes_modes': AttributeSpec('TENSOR', True),
+            'leaf_weights': AttributeSpec('TENSOR', True),
+            'leaf_targetids': AttributeSpec('INTS', True),
+            'nodes_falsenodeids': AttributeSpec('INTS', True),
+            'n_targets': AttributeSpec('INT'),
+            'nodes_trueleafs': AttributeSpec('INTS', True),
+            'nodes_featureids': AttributeSpec('INTS', True),
+            'nodes_splits': AttributeSpec('TENSOR', True),
+            'nodes_falseleafs': AttributeSpec('INTS', True),
+            'nodes_truenodeids': AttributeSpec('INTS', True),
+            'membership_values': AttributeSpec('TENSOR'),
         },
-        {"T": _T42},
-        1,
-        1,
-        5,
+        {'T': _T42},
+        1, 1, 5,
     )
 
 
@@ -6820,42 +5255,34 @@ class MlTreeEnsembleClassifierOp(OnnxOp):
     class_nodeids = opt_prop_def(INTS)
     traits = PURE
     SCHEMA: ClassVar[Schema] = Schema(
-        "TreeEnsembleClassifier",
-        "ai.onnx.ml",
-        5,
-        1,
-        (Formal("X", "T1"),),
-        (
-            Formal("Y", "T2"),
-            Formal("Z", "tensor(float)"),
-        ),
+        'TreeEnsembleClassifier', 'ai.onnx.ml', 5, 1,
+        (Formal('X', 'T1'),),
+        (Formal('Y', 'T2'), Formal('Z', 'tensor(float)'),),
         {
-            "base_values_as_tensor": AttributeSpec("TENSOR"),
-            "post_transform": AttributeSpec("STRING", False, "NONE"),
-            "classlabels_int64s": AttributeSpec("INTS"),
-            "class_weights_as_tensor": AttributeSpec("TENSOR"),
-            "class_weights": AttributeSpec("FLOATS"),
-            "classlabels_strings": AttributeSpec("STRINGS"),
-            "class_ids": AttributeSpec("INTS"),
-            "nodes_nodeids": AttributeSpec("INTS"),
-            "nodes_treeids": AttributeSpec("INTS"),
-            "nodes_featureids": AttributeSpec("INTS"),
-            "nodes_values_as_tensor": AttributeSpec("TENSOR"),
-            "nodes_falsenodeids": AttributeSpec("INTS"),
-            "nodes_hitrates": AttributeSpec("FLOATS"),
-            "base_values": AttributeSpec("FLOATS"),
-            "nodes_missing_value_tracks_true": AttributeSpec("INTS"),
-            "nodes_values": AttributeSpec("FLOATS"),
-            "nodes_hitrates_as_tensor": AttributeSpec("TENSOR"),
-            "nodes_modes": AttributeSpec("STRINGS"),
-            "nodes_truenodeids": AttributeSpec("INTS"),
-            "class_treeids": AttributeSpec("INTS"),
-            "class_nodeids": AttributeSpec("INTS"),
+            'base_values_as_tensor': AttributeSpec('TENSOR'),
+            'post_transform': AttributeSpec('STRING', False, 'NONE'),
+            'classlabels_int64s': AttributeSpec('INTS'),
+            'class_weights_as_tensor': AttributeSpec('TENSOR'),
+            'class_weights': AttributeSpec('FLOATS'),
+            'classlabels_strings': AttributeSpec('STRINGS'),
+            'class_ids': AttributeSpec('INTS'),
+            'nodes_nodeids': AttributeSpec('INTS'),
+            'nodes_treeids': AttributeSpec('INTS'),
+            'nodes_featureids': AttributeSpec('INTS'),
+            'nodes_values_as_tensor': AttributeSpec('TENSOR'),
+            'nodes_falsenodeids': AttributeSpec('INTS'),
+            'nodes_hitrates': AttributeSpec('FLOATS'),
+            'base_values': AttributeSpec('FLOATS'),
+            'nodes_missing_value_tracks_true': AttributeSpec('INTS'),
+            'nodes_values': AttributeSpec('FLOATS'),
+            'nodes_hitrates_as_tensor': AttributeSpec('TENSOR'),
+            'nodes_modes': AttributeSpec('STRINGS'),
+            'nodes_truenodeids': AttributeSpec('INTS'),
+            'class_treeids': AttributeSpec('INTS'),
+            'class_nodeids': AttributeSpec('INTS'),
         },
-        {"T1": _T48, "T2": _T51},
-        1,
-        2,
-        1,
+        {'T1': _T48, 'T2': _T51},
+        1, 2, 1,
     )
 
 
@@ -6889,39 +5316,34 @@ class MlTreeEnsembleRegressorOp(OnnxOp):
     target_treeids = opt_prop_def(INTS)
     traits = PURE
     SCHEMA: ClassVar[Schema] = Schema(
-        "TreeEnsembleRegressor",
-        "ai.onnx.ml",
-        5,
-        1,
-        (Formal("X", "T"),),
-        (Formal("Y", "tensor(float)"),),
+        'TreeEnsembleRegressor', 'ai.onnx.ml', 5, 1,
+        (Formal('X', 'T'),),
+        (Formal('Y', 'tensor(float)'),),
         {
-            "base_values_as_tensor": AttributeSpec("TENSOR"),
-            "aggregate_function": AttributeSpec("STRING", False, "SUM"),
-            "post_transform": AttributeSpec("STRING", False, "NONE"),
-            "n_targets": AttributeSpec("INT"),
-            "target_weights_as_tensor": AttributeSpec("TENSOR"),
-            "target_ids": AttributeSpec("INTS"),
-            "nodes_nodeids": AttributeSpec("INTS"),
-            "nodes_treeids": AttributeSpec("INTS"),
-            "nodes_featureids": AttributeSpec("INTS"),
-            "target_nodeids": AttributeSpec("INTS"),
-            "nodes_values_as_tensor": AttributeSpec("TENSOR"),
-            "target_weights": AttributeSpec("FLOATS"),
-            "nodes_falsenodeids": AttributeSpec("INTS"),
-            "nodes_hitrates": AttributeSpec("FLOATS"),
-            "base_values": AttributeSpec("FLOATS"),
-            "nodes_missing_value_tracks_true": AttributeSpec("INTS"),
-            "nodes_values": AttributeSpec("FLOATS"),
-            "nodes_hitrates_as_tensor": AttributeSpec("TENSOR"),
-            "nodes_modes": AttributeSpec("STRINGS"),
-            "nodes_truenodeids": AttributeSpec("INTS"),
-            "target_treeids": AttributeSpec("INTS"),
+            'base_values_as_tensor': AttributeSpec('TENSOR'),
+            'aggregate_function': AttributeSpec('STRING', False, 'SUM'),
+            'post_transform': AttributeSpec('STRING', False, 'NONE'),
+            'n_targets': AttributeSpec('INT'),
+            'target_weights_as_tensor': AttributeSpec('TENSOR'),
+            'target_ids': AttributeSpec('INTS'),
+            'nodes_nodeids': AttributeSpec('INTS'),
+            'nodes_treeids': AttributeSpec('INTS'),
+            'nodes_featureids': AttributeSpec('INTS'),
+            'target_nodeids': AttributeSpec('INTS'),
+            'nodes_values_as_tensor': AttributeSpec('TENSOR'),
+            'target_weights': AttributeSpec('FLOATS'),
+            'nodes_falsenodeids': AttributeSpec('INTS'),
+            'nodes_hitrates': AttributeSpec('FLOATS'),
+            'base_values': AttributeSpec('FLOATS'),
+            'nodes_missing_value_tracks_true': AttributeSpec('INTS'),
+            'nodes_values': AttributeSpec('FLOATS'),
+            'nodes_hitrates_as_tensor': AttributeSpec('TENSOR'),
+            'nodes_modes': AttributeSpec('STRINGS'),
+            'nodes_truenodeids': AttributeSpec('INTS'),
+            'target_treeids': AttributeSpec('INTS'),
         },
-        {"T": _T48},
-        1,
-        1,
-        1,
+        {'T': _T48},
+        1, 1, 1,
     )
 
 
@@ -6936,20 +5358,15 @@ class MlZipMapOp(OnnxOp):
     classlabels_strings = opt_prop_def(STRINGS)
     traits = PURE
     SCHEMA: ClassVar[Schema] = Schema(
-        "ZipMap",
-        "ai.onnx.ml",
-        1,
-        1,
-        (Formal("X", "tensor(float)"),),
-        (Formal("Z", "T"),),
+        'ZipMap', 'ai.onnx.ml', 1, 1,
+        (Formal('X', 'tensor(float)'),),
+        (Formal('Z', 'T'),),
         {
-            "classlabels_int64s": AttributeSpec("INTS"),
-            "classlabels_strings": AttributeSpec("STRINGS"),
+            'classlabels_int64s': AttributeSpec('INTS'),
+            'classlabels_strings': AttributeSpec('STRINGS'),
         },
-        {"T": _T55},
-        1,
-        1,
-        1,
+        {'T': _T55},
+        1, 1, 1,
     )
 
 
@@ -6969,26 +5386,17 @@ class PreviewFlexAttentionOp(OnnxOp):
     traits = RECURSIVE
     irdl_options = (AttrSizedRegionSegments(as_property=True),)
     SCHEMA: ClassVar[Schema] = Schema(
-        "FlexAttention",
-        "ai.onnx.preview",
-        1,
-        1,
-        (
-            Formal("Q", "T1"),
-            Formal("K", "T1"),
-            Formal("V", "T1"),
-        ),
-        (Formal("Y", "T1"),),
+        'FlexAttention', 'ai.onnx.preview', 1, 1,
+        (Formal('Q', 'T1'), Formal('K', 'T1'), Formal('V', 'T1'),),
+        (Formal('Y', 'T1'),),
         {
-            "prob_mod": AttributeSpec("GRAPH"),
-            "score_mod": AttributeSpec("GRAPH"),
-            "softmax_precision": AttributeSpec("INT"),
-            "scale": AttributeSpec("FLOAT"),
+            'prob_mod': AttributeSpec('GRAPH'),
+            'score_mod': AttributeSpec('GRAPH'),
+            'softmax_precision': AttributeSpec('INT'),
+            'scale': AttributeSpec('FLOAT'),
         },
-        {"T1": _T1},
-        3,
-        1,
-        1,
+        {'T1': _T1},
+        3, 1, 1,
     )
 
 
@@ -7006,25 +5414,16 @@ class TrainingAdagradOp(OnnxOp):
     epsilon = opt_prop_def(FLOAT)
     traits = PURE
     SCHEMA: ClassVar[Schema] = Schema(
-        "Adagrad",
-        "ai.onnx.preview.training",
-        1,
-        1,
-        (
-            Formal("R", "T1"),
-            Formal("T", "T2"),
-            Formal("inputs", "T3", _VAR, False),
-        ),
-        (Formal("outputs", "T3", _VAR, False),),
+        'Adagrad', 'ai.onnx.preview.training', 1, 1,
+        (Formal('R', 'T1'), Formal('T', 'T2'), Formal('inputs', 'T3', _VAR, False),),
+        (Formal('outputs', 'T3', _VAR, False),),
         {
-            "norm_coefficient": AttributeSpec("FLOAT", False, 0.0),
-            "decay_factor": AttributeSpec("FLOAT", False, 0.0),
-            "epsilon": AttributeSpec("FLOAT", False, 1e-06),
+            'norm_coefficient': AttributeSpec('FLOAT', False, 0.0),
+            'decay_factor': AttributeSpec('FLOAT', False, 0.0),
+            'epsilon': AttributeSpec('FLOAT', False, 1e-06),
         },
-        {"T1": _T56, "T2": _T2, "T3": _T56},
-        3,
-        1,
-        1,
+        {'T1': _T56, 'T2': _T2, 'T3': _T56},
+        3, 1, 1,
     )
 
 
@@ -7044,27 +5443,18 @@ class TrainingAdamOp(OnnxOp):
     alpha = opt_prop_def(FLOAT)
     traits = PURE
     SCHEMA: ClassVar[Schema] = Schema(
-        "Adam",
-        "ai.onnx.preview.training",
-        1,
-        1,
-        (
-            Formal("R", "T1"),
-            Formal("T", "T2"),
-            Formal("inputs", "T3", _VAR, False),
-        ),
-        (Formal("outputs", "T3", _VAR, False),),
+        'Adam', 'ai.onnx.preview.training', 1, 1,
+        (Formal('R', 'T1'), Formal('T', 'T2'), Formal('inputs', 'T3', _VAR, False),),
+        (Formal('outputs', 'T3', _VAR, False),),
         {
-            "epsilon": AttributeSpec("FLOAT", False, 1e-06),
-            "norm_coefficient_post": AttributeSpec("FLOAT", False, 0.0),
-            "norm_coefficient": AttributeSpec("FLOAT", False, 0.0),
-            "beta": AttributeSpec("FLOAT", False, 0.999),
-            "alpha": AttributeSpec("FLOAT", False, 0.9),
+            'epsilon': AttributeSpec('FLOAT', False, 1e-06),
+            'norm_coefficient_post': AttributeSpec('FLOAT', False, 0.0),
+            'norm_coefficient': AttributeSpec('FLOAT', False, 0.0),
+            'beta': AttributeSpec('FLOAT', False, 0.999),
+            'alpha': AttributeSpec('FLOAT', False, 0.9),
         },
-        {"T1": _T56, "T2": _T2, "T3": _T56},
-        3,
-        1,
-        1,
+        {'T1': _T56, 'T2': _T2, 'T3': _T56},
+        3, 1, 1,
     )
 
 
@@ -7080,21 +5470,16 @@ class TrainingGradientOp(OnnxOp):
     xs = prop_def(STRINGS)
     traits = PURE
     SCHEMA: ClassVar[Schema] = Schema(
-        "Gradient",
-        "ai.onnx.preview.training",
-        1,
-        1,
-        (Formal("Inputs", "T1", _VAR, False),),
-        (Formal("Outputs", "T2", _VAR, False),),
+        'Gradient', 'ai.onnx.preview.training', 1, 1,
+        (Formal('Inputs', 'T1', _VAR, False),),
+        (Formal('Outputs', 'T2', _VAR, False),),
         {
-            "y": AttributeSpec("STRING", True),
-            "zs": AttributeSpec("STRINGS"),
-            "xs": AttributeSpec("STRINGS", True),
+            'y': AttributeSpec('STRING', True),
+            'zs': AttributeSpec('STRINGS'),
+            'xs': AttributeSpec('STRINGS', True),
         },
-        {"T1": _T13, "T2": _T42},
-        1,
-        1,
-        1,
+        {'T1': _T13, 'T2': _T42},
+        1, 1, 1,
     )
 
 
@@ -7113,26 +5498,17 @@ class TrainingMomentumOp(OnnxOp):
     alpha = prop_def(FLOAT)
     traits = PURE
     SCHEMA: ClassVar[Schema] = Schema(
-        "Momentum",
-        "ai.onnx.preview.training",
-        1,
-        1,
-        (
-            Formal("R", "T1"),
-            Formal("T", "T2"),
-            Formal("inputs", "T3", _VAR, False),
-        ),
-        (Formal("outputs", "T3", _VAR, False),),
+        'Momentum', 'ai.onnx.preview.training', 1, 1,
+        (Formal('R', 'T1'), Formal('T', 'T2'), Formal('inputs', 'T3', _VAR, False),),
+        (Formal('outputs', 'T3', _VAR, False),),
         {
-            "norm_coefficient": AttributeSpec("FLOAT", True),
-            "beta": AttributeSpec("FLOAT", True),
-            "mode": AttributeSpec("STRING", True),
-            "alpha": AttributeSpec("FLOAT", True),
+            'norm_coefficient': AttributeSpec('FLOAT', True),
+            'beta': AttributeSpec('FLOAT', True),
+            'mode': AttributeSpec('STRING', True),
+            'alpha': AttributeSpec('FLOAT', True),
         },
-        {"T1": _T56, "T2": _T2, "T3": _T56},
-        3,
-        1,
-        1,
+        {'T1': _T56, 'T2': _T2, 'T3': _T56},
+        3, 1, 1,
     )
 
 
