@@ -250,6 +250,7 @@ class EntryBuilder:
         b.at(start)
         self.error = b.load_at(self.context, WORD * Slot.ERROR, PTR)
         b.store_at(b.int(ErrorCode.NONE), self.error, WORD * ErrorWord.CODE)
+        b.store_at(b.cycles(), self.context, WORD * Slot.LAST_POLL)
         calls = [len(op.dims.data) + len(op.operands) + len(op.results) + 1 for op in self.main.walk()
                  if isinstance(op, kernel.CallOp)]  # fmt: skip
         self.call_words = b.words(max(calls, default=1))
