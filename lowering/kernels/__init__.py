@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from ...dialects import kernel
 from ..template import TemplateContext
-from . import conv, conv_transpose, matmul, recurrent, scan, scatter, topk
+from . import conv, conv_transpose, integer_product, matmul, recurrent, scan, scatter, topk
 
 TEMPLATES: dict[str, Callable[[TemplateContext, kernel.TemplateOp], None]] = {
     "conv": conv.build,
@@ -16,6 +16,8 @@ TEMPLATES: dict[str, Callable[[TemplateContext, kernel.TemplateOp], None]] = {
     "gru": recurrent.gru,
     "lstm": recurrent.lstm,
     "matmul": matmul.build,
+    "matmulinteger": integer_product.matmul_integer,
+    "qlinearmatmul": integer_product.qlinear_matmul,
     "rnn": recurrent.rnn,
     "scatterelements": scatter.scatter_elements,
     "scatternd": scatter.scatter_nd,

@@ -196,6 +196,10 @@ class Emitter:
         """The scalar in every lane, here (a loaded scalar's splat is not shared with other places)."""
         return self.b.insert(vector.BroadcastOp(scalar, vector_of(scalar.type, lanes))).vector
 
+    def spread(self, value: SSAValue, lanes: int) -> SSAValue:
+        """A scalar in every lane; a vector as it is."""
+        return value if isinstance(value.type, VectorType) else self.b.broadcast(value, lanes)
+
     def _binary(self, floats: Binary, integers: Binary, a: SSAValue, b: SSAValue) -> SSAValue:
         cls = floats if is_float(scalar_type(a)) else integers
         return self.b.hoisted(cls(a, b)).results[0]
@@ -261,6 +265,10 @@ class Emitter:
 
     def both(self, a: SSAValue, b: SSAValue) -> SSAValue:
         return self.b.hoisted(arith.AndIOp(a, b)).result
+
+    def dot(self, kind: str, total: SSAValue, a: SSAValue, b: SSAValue) -> SSAValue:
+        """`vectorx.dot`: total + four products of bytes to each lane."""
+        return self.b.insert(vectorx.DotOp(kind, total, a, b)).result
 
     def shuffle(self, a: SSAValue, b: SSAValue, lanes: Sequence[int]) -> SSAValue:
         """Lanes of a (numbers below its length) and then of b."""

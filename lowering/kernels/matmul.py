@@ -69,14 +69,19 @@ def depth_block(target: Target) -> int:
     return max(64, target.l1 // (2 * target.vector_bytes) // 64 * 64)
 
 
-def choose(products: Products, rows: Dim, columns: Dim, target: Target, panel: int | None = None) -> Plan:
-    """The sizes for a product of `rows` by `columns`; `panel` is given where b is packed already."""
+def choose(
+    products: Products, rows: Dim, columns: Dim, target: Target, panel: int | None = None, packs: bool = False
+) -> Plan:
+    """The sizes for a product of `rows` by `columns`; `panel` is given where b is packed already.
+
+    With `packs` all operands are packed in any case.
+    """
     lanes = target.lanes(products.bytes)
     # an integer product needs a register before it is added
     registers = target.vector_registers - (0 if products.fused else 1)
     vectors = panel // lanes if panel else panel_columns(products, columns, target) // lanes
     most = largest_rows(registers, vectors)
-    if panel is None and rows.is_const and most < rows.value <= largest_rows(registers, 1):
+    if panel is None and not packs and rows.is_const and most < rows.value <= largest_rows(registers, 1):
         # one tile high: b is read once, where it is
         vectors, most = 1, largest_rows(registers, 1)
     depth = depth_block(target)
@@ -138,13 +143,12 @@ class Problem:
 
 
 def left_factor(
-    e: Emitter, context: TemplateContext, op: kernel.TemplateOp, batch: Sequence[Dim]
+    e: Emitter, context: TemplateContext, a: SSAValue, batch: Sequence[Dim], swapped: bool
 ) -> tuple[Dim, Dim, Factor]:
     """(rows, depth, a)."""
-    dims = list(context.dims(op.inputs[0]))
-    buffer = context.buffer(op.inputs[0])
+    dims = list(context.dims(a))
+    buffer = context.buffer(a)
     rows, depth = dims[-2:] if len(dims) > 1 else (ONE, dims[0])
-    swapped = flag(op, "trans_a")
     if swapped:
         rows, depth = depth, rows
     m, k = e.dim(rows), e.dim(depth)
@@ -153,29 +157,41 @@ def left_factor(
 
 
 def right_factor(
-    e: Emitter, context: TemplateContext, op: kernel.TemplateOp, batch: Sequence[Dim], depth: Dim, panel: int | None
+    e: Emitter, context: TemplateContext, b: SSAValue, batch: Sequence[Dim], swapped: bool
 ) -> tuple[Dim, Factor]:
-    """(columns, b)."""
-    result = context.dims(op.results_[0])
-    dims = list(context.dims(op.inputs[1])) if panel is None else [depth, result[-1]]
-    buffer = context.buffer(op.inputs[1])
-    swapped = flag(op, "trans_b") and panel is None and len(dims) > 1
+    """(columns, b), for a b that is not packed."""
+    dims = list(context.dims(b))
+    buffer = context.buffer(b)
+    swapped = swapped and len(dims) > 1
     columns = ONE if len(dims) == 1 else dims[-2] if swapped else dims[-1]
+    depth = dims[0] if len(dims) == 1 else dims[-1] if swapped else dims[-2]
     n, k = e.dim(columns), e.dim(depth)
     strides = batch_strides(e, dims[:-2], batch, n * k)
-    return columns, Factor(buffer, *((k, e.ix(1)) if swapped else (e.ix(1), n)), strides, panel)
+    return columns, Factor(buffer, *((k, e.ix(1)) if swapped else (e.ix(1), n)), strides)
 
 
-def read_problem(e: Emitter, context: TemplateContext, op: kernel.TemplateOp) -> Problem:
-    """The op's operands as factors; a single column becomes a single row by swapping them."""
-    result = context.dims(op.results_[0])
-    panel = number(op, "panel")
+def read_problem(
+    e: Emitter,
+    context: TemplateContext,
+    a_tensor: SSAValue,
+    b_tensor: SSAValue,
+    result: tuple[Dim, ...],
+    trans_a: bool = False,
+    trans_b: bool = False,
+    panel: int | None = None,
+) -> Problem:
+    """The operands as factors; a single column becomes a single row by swapping them."""
     rank = len(result)
-    has_rows = len(context.dims(op.inputs[0])) > 1
-    has_columns = panel is not None or len(context.dims(op.inputs[1])) > 1
+    b_dims = context.dims(b_tensor)
+    has_rows = len(context.dims(a_tensor)) > 1
+    has_columns = panel is not None or len(b_dims) > 1
     batch = result[: rank - has_rows - has_columns]
-    rows, depth, a = left_factor(e, context, op, batch)
-    columns, b = right_factor(e, context, op, batch, depth, panel)
+    rows, depth, a = left_factor(e, context, a_tensor, batch, trans_a)
+    if panel is None:
+        columns, b = right_factor(e, context, b_tensor, batch, trans_b)
+    else:
+        flat = tuple(e.ix(0) for _ in batch)
+        columns, b = result[-1], Factor(context.buffer(b_tensor), e.ix(1), e.ix(1), flat, panel)
     row_axis = len(batch) if has_rows else None
     column_axis = rank - 1 if has_columns else None
     if columns is ONE and rows is not ONE and panel is None:
@@ -184,7 +200,7 @@ def read_problem(e: Emitter, context: TemplateContext, op: kernel.TemplateOp) ->
     if column_axis is None:
         # one row times one column: the lanes need an axis, and the row's (if there is one) has one element too
         return Problem(batch, rows, columns, depth, a, b, (), (rows,), row_axis, rank)
-    if row_axis is not None and batch and not flag(op, "trans_a") and all(d is ONE for d in b_batch(context, op)):
+    if row_axis is not None and batch and not trans_a and all(d is ONE for d in b_dims[:-2]):
         # a's rows follow one another through the whole batch
         sizes = (*batch, rows)
         flat_a, flat_b = replace(a, batch_strides=()), replace(b, batch_strides=())
@@ -192,11 +208,6 @@ def read_problem(e: Emitter, context: TemplateContext, op: kernel.TemplateOp) ->
         return Problem((), whole(*sizes), columns, depth, flat_a, flat_b, axes, sizes, column_axis, rank)
     axes = () if row_axis is None else (row_axis,)
     return Problem(batch, rows, columns, depth, a, b, axes, (rows,), column_axis, rank)
-
-
-def b_batch(context: TemplateContext, op: kernel.TemplateOp) -> tuple[Dim, ...]:
-    """b's batch axes; packed, it has none."""
-    return context.dims(op.inputs[1])[:-2]
 
 
 def batch_strides(e: Emitter, own: Sequence[Dim], batch: Sequence[Dim], matrix: Ix) -> tuple[Ix, ...]:
@@ -217,7 +228,9 @@ def batch_strides(e: Emitter, own: Sequence[Dim], batch: Sequence[Dim], matrix: 
 def build(context: TemplateContext, op: kernel.TemplateOp) -> None:
     """Emits the product."""
     e = Emitter(context.builder)
-    problem = read_problem(e, context, op)
+    a, b = op.inputs[0], op.inputs[1]
+    trans = flag(op, "trans_a"), flag(op, "trans_b")
+    problem = read_problem(e, context, a, b, context.dims(op.results_[0]), *trans, number(op, "panel"))
     products = Products(element_type(op.inputs[0]))
     factor = problem.column_factor
     plan = choose(products, problem.rows, problem.columns, context.target, factor.panel)
@@ -247,11 +260,10 @@ class MatmulBuilder:
         self.e, self.context, self.sink = e, context, sink
         self.problem, self.products, self.plan = problem, products, plan
         self.one_block = problem.depth.is_const and problem.depth.value <= plan.depth_block
-        self.one_tile = problem.rows.is_const and problem.rows.value <= plan.tile.rows
-        self.rows_in_place = self.one_tile and plan.tile.rows <= FEW_ROWS
-        self.columns_in_place = (
-            problem.column_factor.panel is None and self.one_tile and problem.column_factor.outer_stride.known == 1
-        )
+        one_tile = problem.rows.is_const and problem.rows.value <= plan.tile.rows
+        direct = problem.column_factor.panel is None and problem.column_factor.outer_stride.known == 1
+        self.rows_in_place = one_tile and plan.tile.rows <= FEW_ROWS
+        self.columns_in_place = one_tile and direct
 
     def build(self) -> None:
         e, plan, problem = self.e, self.plan, self.problem
@@ -507,8 +519,23 @@ class MatmulBuilder:
                 value = e.load_vector(self.sums, place + v * tile.lanes, tile.lanes)
                 indices = self.result_index(index, column + v * tile.lanes)
                 axis = problem.column_axis if problem.column_axis is not None else -1
-                self.sink(value, indices, masks[v] if masks else None, axis)
+                mask = masks[v] if masks else None
+                value = self.corrected(value, loop.index + row, group, v, indices, mask, axis)
+                self.sink(value, indices, mask, axis)
             loop.carry([i.ssa for i in self.next_row(index)])
+
+    def corrected(
+        self,
+        value: SSAValue,
+        row: Ix,
+        group: Ix,
+        vector: int,
+        indices: list[Scalar],
+        mask: SSAValue | None,
+        axis: int,
+    ) -> SSAValue:
+        """What is stored for a vector of finished sums of a row; for those who derive from this."""
+        return value
 
     def row_index(self, row: Ix) -> list[Ix]:
         """A row number as an index on each row axis."""

@@ -41,6 +41,10 @@ class Products:
         """A value as in memory, or widened already, as a factor."""
         return e.convert("extf", value, self.sums)
 
+    def multiply_add(self, e: Emitter, row: SSAValue, column: SSAValue, total: SSAValue) -> SSAValue:
+        """total + row * column, lane by lane."""
+        return e.fma(row, column, total)
+
     def load(self, e: Emitter, buffer: SSAValue, at: IndexLike) -> SSAValue:
         """A factor from memory."""
         return self.widen(e, e.load(buffer, at))
@@ -96,7 +100,7 @@ class RegisterTile:
             for row in range(self.rows):
                 factor = e.splat(scalar(row), self.lanes)
                 for v, column in enumerate(vectors):
-                    updated.append(e.fma(factor, column, sums[row * self.vectors + v]))
+                    updated.append(products.multiply_add(e, factor, column, sums[row * self.vectors + v]))
             return updated
 
         return list(e.nest(extents, [zero] * (self.rows * self.vectors), step))

@@ -1,0 +1,276 @@
+"""Templates "matmulinteger" and "qlinearmatmul": products of bytes less their zero points, exact in 32 bits.
+
+The dot instructions take u8 rows and s8 columns.  With a' and b' the bytes in those forms and p, q their zero points
+in the same forms,
+
+    sum (a' - p) (b' - q) = sum a' b' - p * sum b' - q * sum a' + K p q
+
+so the matmul template runs on quads of bytes, and the sums of rows and columns are taken where they are packed.
+`qlinearmatmul` scales in f64, which holds every sum exactly, and rounds once, half to even.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from xdsl.dialects.builtin import i8, i32
+from xdsl.ir import SSAValue
+
+from ...dialects import kernel
+from ...dialects.dims import Dim, as_dim
+from ...dialects.dims.expression import dim_min
+from ..loop_builder import Scalar
+from ..template import TemplateContext
+from ..tensor.element_kinds import Element
+from .byte_panels import FLIP, BytePacker, DotProducts, as_bytes, ones, scratch_of_quads
+from .emit import F64, Emitter, Ix
+from .matmul import MOST_GROUPS, MatmulBuilder, Plan, Problem, Sink, choose, read_problem
+from .operator import Operator
+from .panels import slack
+from .register_tile import RegisterTile
+
+
+class Parameter:
+    """A scale or zero point: of the whole operand, or of each row (or column); any shape that broadcasts."""
+
+    def __init__(self, operator: Operator, index: int | None, of_rows: bool) -> None:
+        self.operator, self.index = operator, index if index is not None and operator.has(index) else None
+        self.e = operator.e
+        self.dims: tuple[Dim, ...] = ()
+        if self.index is not None:
+            dims = operator.dims(self.index)
+            # a vector has one for each row of the matrix
+            self.dims = (*dims, as_dim(1)) if of_rows and len(dims) == 1 else dims
+            self.buffer = operator.buffer(self.index)
+
+    @property
+    def kind(self) -> Element:
+        assert self.index is not None
+        return self.operator.kind(self.index)
+
+    def known(self) -> float | None:
+        """The value, where it is one number that is known; 0 where the operand is absent."""
+        if self.index is None:
+            return 0
+        values = self.operator.constant(self.index)
+        return float(values[0]) if values is not None and len(values) == 1 else None
+
+    def load(self, indices: Sequence[Scalar], axis: int, lanes: int, mask: SSAValue | None) -> SSAValue:
+        """As it is in memory, for lanes along an axis of the result: a scalar where all are the same."""
+        e = self.e
+        offset, step, lane_step = e.ix(0), e.ix(1), e.ix(0)
+        axis %= max(1, len(indices))
+        for at in range(1, len(self.dims) + 1):
+            size = self.dims[-at]
+            if size is as_dim(1):
+                continue
+            offset = offset + e.ix(indices[-at]) * step
+            if len(indices) - at == axis:
+                lane_step = step
+            step = step * e.dim(size)
+        if lane_step.known == 0 or lanes == 1:
+            return e.load(self.buffer, offset)
+        assert lane_step.known == 1, "lanes run along rows or columns"
+        return e.load_vector(self.buffer, offset, lanes, mask)
+
+
+def widened(e: Emitter, kind: Element, value: SSAValue) -> SSAValue:
+    """A byte as i32."""
+    return e.convert("extsi" if kind.kind == "i" else "extui", value, i32)
+
+
+class IntegerMatmul(MatmulBuilder):
+    """The matmul template on quads of bytes."""
+
+    def __init__(
+        self,
+        operator: Operator,
+        operands: tuple[int, int],
+        zeros: tuple[Parameter, Parameter],
+        problem: Problem,
+        plan: Plan,
+        sink: Sink,
+    ) -> None:
+        self.bytes_deep = problem.depth
+        quads = (problem.depth + 3) // 4
+        super().__init__(operator.e, operator.context, replace(problem, depth=quads), DotProducts(), plan, sink)
+        self.rows_in_place = self.columns_in_place = False
+        rows_are_a = problem.row_factor.buffer is operator.buffer(operands[0])
+        self.row_operand, self.column_operand = operands if rows_are_a else operands[::-1]
+        self.row_zero, self.column_zero = zeros if rows_are_a else zeros[::-1]
+        self.row_flip = operator.kind(self.row_operand).kind == "i"
+        self.column_flip = operator.kind(self.column_operand).kind == "u"
+
+    def take_scratch(self, thread: SSAValue) -> None:
+        super().take_scratch(thread)
+        plan, lanes = self.plan, self.plan.tile.lanes
+        quads = dim_min(self.problem.depth, as_dim(plan.depth_block)) * plan.tile.columns + slack(lanes, plan.panel)
+        self.column_bytes = self.context.scratch(i8, quads * 4, thread)
+        self.packed_columns = scratch_of_quads(self.e, self.column_bytes, self.e.dim(quads))
+        self.edge = self.context.scratch(i8, lanes * lanes * 4, thread)
+        self.row_sums = self.context.scratch(i32, plan.row_block + plan.tile.rows + lanes, thread)
+        self.column_sums = self.context.scratch(i32, MOST_GROUPS * plan.tile.columns, thread)
+
+    @property
+    def bytes_left(self) -> Ix:
+        """Bytes of the depth in this K block."""
+        return (self.e.dim(self.bytes_deep) - self.depth_start * 4).min(self.steps * 4)
+
+    def pack_rows(self, tile: RegisterTile, row: Ix) -> None:
+        e, factor = self.e, self.problem.row_factor
+        assert factor.depth_stride.known == 1
+        last = e.dim(self.problem.rows) - 1
+
+        def row_at(r: int) -> Ix:
+            return factor.at(self.batch, (row + r).min(last), self.depth_start * 4)
+
+        at = (row - self.row_start) * self.steps
+        packer = BytePacker(e, factor.buffer, self.row_flip)
+        packer.across(row_at, tile.rows, self.bytes_left, self.packed_rows, at, tile.rows, self.edge)
+
+        def total(q: Ix, sums: SSAValue) -> SSAValue:
+            quads = e.load_vector(self.packed_rows, q * tile.rows + at, tile.lanes)
+            return e.dot("u8s8", sums, as_bytes(e, quads), ones(e))
+
+        self.add_sums(total, self.row_sums, row - self.row_start, e.mask(tile.rows, tile.lanes))
+
+    def pack_columns(self, group: Ix) -> None:
+        e, plan, factor = self.e, self.plan, self.problem.column_factor
+        columns = e.dim(self.problem.columns)
+        packer = BytePacker(e, factor.buffer, self.column_flip)
+        for p in range(plan.panels):
+            column = group * plan.tile.columns + p * plan.panel
+            at = self.steps * (p * plan.panel)
+            if factor.depth_stride.known == 1:
+
+                def row_at(r: int, column: Ix = column) -> Ix:
+                    return factor.at(self.batch, (column + r).min(columns - 1), self.depth_start * 4)
+
+                packer.across(row_at, plan.panel, self.bytes_left, self.packed_columns, at, plan.panel, self.edge)
+            else:
+                start = factor.at(self.batch, column, self.depth_start * 4)
+                packer.along(start, factor.depth_stride, columns - column, plan.panel, self.bytes_left,
+                             self.packed_columns, self.column_bytes, at)  # fmt: skip
+            for v in range(0, plan.panel, plan.tile.lanes):
+
+                def total(q: Ix, sums: SSAValue, at: Ix = at, v: int = v) -> SSAValue:
+                    quads = e.load_vector(self.packed_columns, q * plan.panel + at + v, plan.tile.lanes)
+                    return e.dot("u8s8", sums, ones(e), as_bytes(e, quads))
+
+                self.add_sums(total, self.column_sums, self.sums_of_columns(group) + (p * plan.panel + v), None)
+
+    def add_sums(
+        self, total: Callable[[Ix, SSAValue], SSAValue], sums: SSAValue, at: Ix, mask: SSAValue | None
+    ) -> None:
+        """Sums over this K block, added to those of the blocks before."""
+        e, lanes = self.e, self.plan.tile.lanes
+        with e.loop(0, self.steps, carried=[e.constant(0, i32, lanes)]) as loop:
+            loop.carry([total(loop.index, loop.carried[0])])
+        [value] = loop.results
+        if not self.one_block:
+            first = e.b.broadcast(self.depth_start.compare("eq", 0), lanes)
+            before = e.load_vector(sums, at, lanes)
+            value = e.add(value, e.select(first, e.constant(0, i32, lanes), before))
+        e.store_vector(value, sums, at, mask)
+
+    def sums_of_columns(self, group: Ix) -> Ix:
+        """Where the sums of a group's columns are."""
+        return self.e.ix(0) if self.one_block else (group - self.group_base) * self.plan.tile.columns
+
+    def corrected(
+        self,
+        value: SSAValue,
+        row: Ix,
+        group: Ix,
+        vector: int,
+        indices: list[Scalar],
+        mask: SSAValue | None,
+        axis: int,
+    ) -> SSAValue:
+        e, lanes = self.e, self.plan.tile.lanes
+        p = self.zero(self.row_zero, FLIP if self.row_flip else 0, indices, mask, axis)
+        q = self.zero(self.column_zero, -FLIP if self.column_flip else 0, indices, mask, axis)
+        if p is not None:
+            column_sum = e.load_vector(self.column_sums, self.sums_of_columns(group) + vector * lanes, lanes)
+            value = e.sub(value, e.mul(p, column_sum))
+        if q is not None:
+            row_sum = e.b.broadcast(e.load(self.row_sums, row - self.row_start), lanes)
+            value = e.sub(value, e.mul(q, row_sum))
+        if p is not None and q is not None:
+            count = e.b.broadcast(e.convert("index_cast", e.dim(self.bytes_deep).ssa, i32), lanes)
+            value = e.add(value, e.mul(count, e.mul(p, q)))
+        return value
+
+    def zero(
+        self, zero: Parameter, shift: int, indices: list[Scalar], mask: SSAValue | None, axis: int
+    ) -> SSAValue | None:
+        """A zero point in the form that its bytes are packed in; None where it is 0."""
+        e, lanes = self.e, self.plan.tile.lanes
+        known = zero.known()
+        if known is not None:
+            return None if known + shift == 0 else e.constant(known + shift, i32, lanes)
+        value = widened(e, zero.kind, zero.load(indices, axis, lanes, mask))
+        return e.add(e.spread(value, lanes), e.constant(shift, i32, lanes))
+
+
+def matmul_integer(context: TemplateContext, op: kernel.TemplateOp) -> None:
+    """y = (a - a_zero_point) (b - b_zero_point), i32."""
+    operator = Operator(context, op)
+
+    def sink(value: SSAValue, indices: Sequence[Scalar], mask: SSAValue | None, axis: int) -> None:
+        context.store(op, [value], indices, mask, axis)
+
+    emit(operator, (0, 1), (Parameter(operator, 2, True), Parameter(operator, 3, False)), sink)
+
+
+def qlinear_matmul(context: TemplateContext, op: kernel.TemplateOp) -> None:
+    """y = saturate(round((a - a_zero) a_scale (b - b_zero) b_scale / y_scale) + y_zero)"""
+    operator = Operator(context, op)
+    requantizer = Requantizer(
+        operator,
+        (Parameter(operator, 1, True), Parameter(operator, 4, False)),
+        Parameter(operator, 6, True),
+        Parameter(operator, 7, True),
+    )
+
+    def sink(value: SSAValue, indices: Sequence[Scalar], mask: SSAValue | None, axis: int) -> None:
+        context.store(op, [requantizer.apply(value, indices, mask, axis)], indices, mask, axis)
+
+    emit(operator, (0, 3), (Parameter(operator, 2, True), Parameter(operator, 5, False)), sink)
+
+
+def emit(operator: Operator, operands: tuple[int, int], zeros: tuple[Parameter, Parameter], sink: Sink) -> None:
+    a, b = (operator.operand(i) for i in operands)
+    result = operator.result_dims(0)
+    problem = read_problem(operator.e, operator.context, a, b, result)
+    plan = choose(DotProducts(), problem.rows, problem.columns, operator.context.target, packs=True)
+    IntegerMatmul(operator, operands, zeros, problem, plan, sink).build()
+
+
+class Requantizer:
+    """From exact sums to the quantized result, in f64 lanes."""
+
+    def __init__(
+        self, operator: Operator, scales: tuple[Parameter, Parameter], y_scale: Parameter, y_zero: Parameter
+    ) -> None:
+        self.e = operator.e
+        self.scales, self.y_scale, self.y_zero = scales, y_scale, y_zero
+        self.kind = operator.result_kind(0)
+
+    def apply(self, sums: SSAValue, indices: Sequence[Scalar], mask: SSAValue | None, axis: int) -> SSAValue:
+        """saturate(round(sums * scales / y_scale) + y_zero), as the result's element type."""
+        e = self.e
+        lanes = e.target.lanes(4)
+
+        def wide(parameter: Parameter) -> SSAValue:
+            value = parameter.load(indices, axis, lanes, mask)
+            return e.spread(e.convert("extf", value, F64), lanes)
+
+        scale = e.mul(wide(self.scales[0]), wide(self.scales[1]))
+        real = e.div(e.mul(e.convert("sitofp", sums, F64), scale), wide(self.y_scale))
+        zero = widened(e, self.y_zero.kind, self.y_zero.load(indices, axis, lanes, mask))
+        shifted = e.add(e.math("roundeven", real), e.convert("sitofp", e.spread(zero, lanes), F64))
+        low, high = (e.constant(float(x), F64, lanes) for x in (self.kind.lowest, self.kind.highest))
+        clamped = e.extremum("minimumf", e.extremum("maximumf", shifted, low), high)
+        return e.convert("trunci", e.convert("fptosi", clamped, i32), self.kind.ir)

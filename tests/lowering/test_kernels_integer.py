@@ -1,0 +1,61 @@
+"""Products of bytes against the reference functions: exact."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+
+from sardonyx.dialects.target import Target
+
+from .kernel_cases import Tensor, host_target, targets
+from .operator_cases import build, reference, run
+
+TARGETS = pytest.mark.parametrize("target", [*targets(), host_target()], ids=["avx2", "avx512", "host"][-len(targets()) - 1 :])
+
+
+def bytes_(shape: tuple[int, ...], dtype: object, seed: int = 0) -> np.ndarray:
+    info = np.iinfo(np.dtype(dtype))
+    return np.random.default_rng(seed).integers(info.min, info.max, shape, dtype, endpoint=True)
+
+
+@TARGETS
+@pytest.mark.parametrize(("left", "right"), list(itertools.product(("u1", "i1"), repeat=2)))
+def test_matmul_integer(left: str, right: str, target: Target) -> None:
+    for m, n, k in ((1, 1, 1), (3, 40, 70), (30, 33, 130), (5, 20, 3)):
+        a, b = bytes_((m, k), left), bytes_((k, n), right, 1)
+        run("MatMulInteger", {}, [a, b], target=target)
+        zeros = [np.array(100, left), np.array(7, right)]
+        run("MatMulInteger", {}, [a, b, *zeros], target=target, threads=3)
+
+
+def test_matmul_integer_of_many_shapes() -> None:
+    for x, y in (((40, 9), (9, 1)), ((9,), (9, 5)), ((4, 9), (9,)), ((2, 3, 4, 9), (9, 20)), ((2, 4, 9), (2, 9, 5)), ((6, 0), (0, 4))):
+        a, b = bytes_(x, "u1"), bytes_(y, "i1", 1)
+        run("MatMulInteger", {}, [a, b, np.array(3, "u1"), np.array(-5, "i1")])
+    a, b = bytes_((12, 7000), "u1"), bytes_((7000, 40), "i1")  # several K blocks
+    rows, columns = bytes_((12,), "u1", 2), bytes_((40,), "i1", 3)
+    run("MatMulInteger", {}, [a, b, rows, columns])
+
+
+def test_matmul_integer_of_symbolic_sizes() -> None:
+    specs = [Tensor.of(np.uint8, "d0", "d2"), Tensor.of(np.uint8, "d2", "d1"), Tensor.of(np.uint8, "d0"), None]
+    kernel = build("MatMulInteger", {}, specs, [Tensor.of(np.int32, "d0", "d1")], 3)
+    for m, n, k in itertools.product((0, 1, 20), (1, 35), (0, 1, 67)):
+        a, b, zero = bytes_((m, k), "u1"), bytes_((k, n), "u1", 1), bytes_((m,), "u1", 2)
+        found = np.empty((m, n), np.int32)
+        kernel.run([m, n, k], a, b, zero, found)
+        np.testing.assert_array_equal(found, reference("MatMulInteger", {}, [a, b, zero], 1)[0])
+
+
+@pytest.mark.parametrize(("left", "right"), [("u1", "i1"), ("i1", "i1"), ("u1", "u1")])
+def test_qlinear_matmul(left: str, right: str) -> None:
+    f4 = np.float32
+    a, b = bytes_((7, 50), left), bytes_((50, 20), right, 1)
+    scales = [np.array(0.02, f4), np.array(0.1, f4), np.array(1.7, f4)]
+    zeros = [np.array(11, left), np.array(3, right), np.array(50, left)]
+    run("QLinearMatMul", {}, [a, scales[0], zeros[0], b, scales[1], zeros[1], scales[2], zeros[2]])
+    by_column = np.linspace(0.01, 0.2, 20, dtype=f4)
+    zero = bytes_((20,), right, 4)
+    run("QLinearMatMul", {}, [a, scales[0], zeros[0], b, by_column, zero, scales[2], zeros[2]])
