@@ -22,18 +22,17 @@ from xdsl.ir import Operation
 
 from ..dialects import dims, kernel, onnx
 from ..dialects.target import Target
-from .entry_builder import (
+from .entry_builder import EntryBuilder, Handler
+from .entry_control import lower_if, lower_loop, lower_scan
+from .entry_ops import assume, bind, call_host, call_kernel, constant, finish, tensor_of_dims, view
+from .entry_values import (
     Entry,
-    EntryBuilder,
     EntryError,
-    Handler,
     KernelInfo,
     host_value,
     overridable_inputs,
     tensor_dims,
 )
-from .entry_control import lower_if, lower_loop, lower_scan
-from .entry_ops import assume, bind, call_host, call_kernel, constant, finish, tensor_of_dims, view
 
 HANDLERS: dict[type[Operation], Handler] = {
     kernel.CallOp: call_kernel,

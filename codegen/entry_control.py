@@ -20,8 +20,10 @@ from xdsl.ir import Attribute, Block, Operation, SSAValue
 from ..dialects import onnx
 from ..dialects.dims import Dim
 from ..runtime.abi import WORD, Slot
-from .entry_builder import (
-    EntryBuilder,
+from .entry_builder import EntryBuilder
+from .entry_ops import bind_sizes
+from .entry_sizes import Sizes, bare_symbol
+from .entry_values import (
     EntryError,
     Place,
     element_bytes,
@@ -32,8 +34,6 @@ from .entry_builder import (
     node_of,
     tensor_dims,
 )
-from .entry_ops import bind_sizes
-from .entry_sizes import Sizes, bare_symbol
 from .llvm_types import I8, I64, PTR
 
 DYNAMIC = StringAttr("dynamic")

@@ -13,8 +13,9 @@ from ..dialects.dims.interval import SIZE_LIMIT
 from ..runtime.abi import WORD, ErrorCode, ErrorWord, Slot
 from ..runtime.manifest import Host
 from ..semantics.facts import Condition
-from .entry_builder import (
-    EntryBuilder,
+from .entry_builder import EntryBuilder
+from .entry_sizes import ANY, bare_symbol
+from .entry_values import (
     EntryError,
     Place,
     element_bytes,
@@ -26,7 +27,6 @@ from .entry_builder import (
     node_of,
     tensor_dims,
 )
-from .entry_sizes import ANY, bare_symbol
 from .llvm_types import I8, I16, I32, I64, PTR, is_float
 
 CALLS_BETWEEN_POLLS = 8

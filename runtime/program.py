@@ -72,7 +72,9 @@ class LoadedProgram:
         self._shapes = shape_function(manifest)
         self._plans: dict[tuple[Shape, ...], Plan] = {}
         self._link(objects)
-        self._weights = [np.asarray(weight, order="C") for weight in weights]  # keeps rank 0, as ascontiguousarray does not
+        self._weights = [
+            np.asarray(weight, order="C") for weight in weights
+        ]  # keeps rank 0, as ascontiguousarray does not
         self._table = (ctypes.c_int64 * max(1, len(weights)))(*map(address_of, self._weights))
         sizes, outputs = sum(spec.rank for spec in self.specs), len(self.output_names)
         self._given = struct.Struct(f"{len(self.specs) + sizes + outputs}q")

@@ -8,23 +8,33 @@ from functools import cache
 from typing import Any
 
 import numpy as np
-from sardonyx.codegen.entry import KernelInfo, entry_needs, main_to_llvm
-from sardonyx.codegen.handover import manifest_of
+from sardonyx.codegen.entry import (
+    Entry,
+    KernelInfo,
+    entry_needs,
+    host_value,
+    main_to_llvm,
+    overridable_inputs,
+    tensor_dims,
+)
 from sardonyx.codegen.kernels import checks_of, kernel_to_llvm
 from sardonyx.codegen.llvm_text import emit
 from sardonyx.codegen.objects import compile_object
 from sardonyx.codegen.pool import POOL_NEEDS, pool_module
-from sardonyx.dialects.onnx import Onnx
+from sardonyx.dialects.onnx import Onnx, text_of, value_name
 from sardonyx.dialects.target import Target
+from sardonyx.runtime import abi
 from sardonyx.runtime.host import detect
+from sardonyx.runtime.manifest import FORMAT, Manifest, TensorSpec
 from sardonyx.runtime.program import LoadedProgram
 from xdsl.context import Context
 from xdsl.dialects.arith import Arith
-from xdsl.dialects.builtin import Builtin
+from xdsl.dialects.builtin import ArrayAttr, Builtin
 from xdsl.dialects.func import Func, FuncOp
 from xdsl.dialects.memref import MemRef
 from xdsl.dialects.scf import Scf
 from xdsl.dialects.vector import Vector
+from xdsl.ir import SSAValue
 from xdsl.parser import Parser
 
 from sardonyx.dialects.dims import Dims  # isort: skip
@@ -53,6 +63,40 @@ def kernel_object(text: str) -> bytes:
     return compile_object(emit(kernel_to_llvm(function, TARGET, f"k_{function.sym_name.data}")), TARGET)
 
 
+def manifest_of(main: FuncOp, entry: Entry, nodes: Sequence[str]) -> Manifest:
+    """What the face makes of a module, as far as these tests need it."""
+    ret = main.body.block.last_op
+    assert ret is not None
+    inputs = [spec_of(value, f"input_{i}") for i, value in enumerate(main.body.block.args)]
+    for op in overridable_inputs(main):
+        spec = spec_of(op.result, text_of(op.sym))
+        spec["default"] = entry.weights.index(op.value)
+        inputs.append(spec)
+    outputs = [spec_of(value, f"output_{i}") for i, value in enumerate(ret.operands)]
+    names = main.attributes.get("onnx.outputs")
+    if isinstance(names, ArrayAttr):
+        for spec, name in zip(outputs, names, strict=True):
+            spec["name"] = text_of(name)
+    return {
+        "format": FORMAT,
+        "abi": abi.VERSION,
+        "inputs": inputs,
+        "outputs": outputs,
+        "checks": {str(site): check for site, check in enumerate(entry.checks)},
+        "nodes": list(nodes),
+        "hosts": list(entry.hosts),
+        "explain": None,
+    }
+
+
+def spec_of(value: SSAValue, name: str) -> TensorSpec:
+    return {
+        "name": value_name(value) or name,
+        "dtype": host_value(value.type)["dtype"],
+        "dims": [dim.value if dim.is_const else str(dim) for dim in tensor_dims(value.type)],
+    }
+
+
 def load(
     main: str,
     kernels: Sequence[str] = (),
@@ -73,7 +117,7 @@ def load(
     objects = [compile_object(emit(entry.module), TARGET, entry_needs(infos)), pool_object()]
     objects += [kernel_object(text) for text in kernels]
     table = [np.asarray((weights or {})[getattr(w, "data", str(w))]) for w in entry.weights]
-    return LoadedProgram(manifest_of(function, entry, nodes=nodes), objects, table, hosts, threads=threads)
+    return LoadedProgram(manifest_of(function, entry, nodes), objects, table, hosts, threads=threads)
 
 
 ADD = """

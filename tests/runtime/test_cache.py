@@ -15,6 +15,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 from sardonyx.runtime import cache as caches
+from sardonyx.runtime import stored as stored_files
 from sardonyx.runtime.cache import Cache, Weight
 from sardonyx.runtime.manifest import Manifest
 from sardonyx.runtime.program import LoadedProgram
@@ -156,13 +157,13 @@ def test_large_weights_are_checked_once_and_after_each_change(
     (path,) = stored(cache, "programs")
     age(path)
     hashed: list[int] = []
-    original = caches.digest_of
+    original = stored_files.digest_of
 
     def counting(data: bytes | memoryview) -> str:
         hashed.append(len(data))
         return original(data)
 
-    monkeypatch.setattr(caches, "digest_of", counting)
+    monkeypatch.setattr(stored_files, "digest_of", counting)
     for _ in range(3):
         assert cache.load_program(model, "o") is not None
     assert hashed.count(large.nbytes) == 1
