@@ -34,8 +34,8 @@ POINTWISE: tuple[type[Operation], ...] = (
     onnx.MishOp, onnx.ModOp, onnx.MulOp, onnx.NegOp, onnx.NotOp, onnx.OrOp, onnx.PReluOp, onnx.PowOp,
     onnx.QuantizeLinearOp, onnx.ReciprocalOp, onnx.ReluOp, onnx.RoundOp, onnx.SeluOp, onnx.ShrinkOp, onnx.SigmoidOp,
     onnx.SignOp, onnx.SinOp, onnx.SinhOp, onnx.SoftplusOp, onnx.SoftsignOp, onnx.SqrtOp, onnx.SubOp, onnx.SumOp,
-    onnx.SwishOp, onnx.TanOp, onnx.TanhOp, onnx.ThresholdedReluOp, onnx.WhereOp, onnx.XorOp,
-    onnx.BatchNormalizationOp, onnx.DropoutOp,
+    onnx.SwiGLUOp, onnx.SwishOp, onnx.TanOp, onnx.TanhOp, onnx.ThresholdedReluOp, onnx.WhereOp, onnx.XorOp,
+    onnx.BitCastOp, onnx.BatchNormalizationOp, onnx.DropoutOp,
 )  # fmt: skip
 
 MOVEMENT: tuple[type[Operation], ...] = (
@@ -55,11 +55,13 @@ REDUCTION: tuple[type[Operation], ...] = (
 )  # fmt: skip
 
 WINDOW: tuple[type[Operation], ...] = (
-    onnx.AveragePoolOp, onnx.MaxPoolOp, onnx.LpPoolOp, onnx.ResizeOp, onnx.LRNOp,
+    onnx.AveragePoolOp, onnx.MaxPoolOp, onnx.LpPoolOp, onnx.ResizeOp, onnx.LRNOp, onnx.GridSampleOp, onnx.RoiAlignOp,
+    onnx.AffineGridOp,
 )  # fmt: skip
 
 SOURCE: tuple[type[Operation], ...] = (
     onnx.RangeOp, onnx.ConstantOfShapeOp, onnx.EyeLikeOp, onnx.ShapeOp, onnx.SizeOp, dims.TensorOp,
+    onnx.BlackmanWindowOp, onnx.HammingWindowOp, onnx.HannWindowOp,
 )  # fmt: skip
 
 TEMPLATE: tuple[type[Operation], ...] = (
@@ -70,6 +72,7 @@ TEMPLATE: tuple[type[Operation], ...] = (
     onnx.MlTreeEnsembleClassifierOp, onnx.MlTreeEnsembleRegressorOp, onnx.MlLinearClassifierOp,
     onnx.MlLinearRegressorOp, onnx.MlScalerOp, onnx.MlNormalizerOp, onnx.MlBinarizerOp, onnx.MlImputerOp,
     onnx.MlSVMClassifierOp, onnx.MlSVMRegressorOp, onnx.MlFeatureVectorizerOp, onnx.MlArrayFeatureExtractorOp,
+    onnx.MlOneHotEncoderOp, onnx.NegativeLogLikelihoodLossOp, onnx.SoftmaxCrossEntropyLossOp,
     onnx.AttentionOp, onnx.RotaryEmbeddingOp,
 )  # fmt: skip
 

@@ -22,6 +22,9 @@ from .elementary import ELEMENTARY
 from .emit import Emitter, TooManyIndices, emit_function, tensor_of
 from .gathers import GATHERS
 from .graph import Leaf, Literal, Node, Sizes
+from .images import IMAGES
+from .learning import LEARNING
+from .losses import LOSSES
 from .movement import MOVEMENT
 from .operators import Operands, Rule
 from .plan import Plan
@@ -38,6 +41,9 @@ RULES: dict[type[onnx.OnnxOp], Rule] = {
     **CASTS,
     **ELEMENTARY,
     **GATHERS,
+    **IMAGES,
+    **LEARNING,
+    **LOSSES,
     **MOVEMENT,
     **PRODUCTS,
     **REDUCTIONS,

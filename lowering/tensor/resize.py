@@ -276,10 +276,10 @@ def interpolated(o: Operands, x: Node, axes: Sequence[Axis], reach: int) -> Node
             y = _with_table(o, y, axis, reach)
         else:
             y = _with_neighbours(o, y, axis, reach)
-    return _to_result(y, o.element())
+    return to_result(y, o.element())
 
 
-def _to_result(y: Node, element: Element) -> Node:
+def to_result(y: Node, element: Element) -> Node:
     """Rounded to the op's element: for integers truncated and saturated."""
     if element.is_float or y.element is element:
         return converted(y, element)
@@ -291,7 +291,7 @@ def _to_result(y: Node, element: Element) -> Node:
     return pointwise(function, (y,), y.dims, element, 3)
 
 
-def _tap_weight(s: Scalars, distance: SSAValue, reach: int, a: float, t: Element) -> SSAValue:
+def tap_weight(s: Scalars, distance: SSAValue, reach: int, a: float, t: Element) -> SSAValue:
     """The interpolation's kernel at a distance: a triangle, or Keys' cubic with its free coefficient."""
     d, one = s.abs(distance, t), s.constant(1.0, t)
     if reach == 1:
@@ -315,7 +315,7 @@ def _with_neighbours(o: Operands, x: Node, axis: Axis, reach: int) -> Node:
     def weight_of(step: int) -> Node:
         def function(s: Scalars, v: SSAValue, whole: SSAValue, high: SSAValue) -> SSAValue:
             neighbour = s.add(whole, s.constant(step, I64), I64)
-            weight = _tap_weight(s, s.sub(s.convert("sitofp", neighbour, t), v, t), reach, a, t)
+            weight = tap_weight(s, s.sub(s.convert("sitofp", neighbour, t), v, t), reach, a, t)
             if not exclude:
                 return weight
             inside = s.both(s.compare("ge", neighbour, s.constant(0, I64), I64), s.compare("le", neighbour, high, I64))
@@ -379,7 +379,7 @@ def _with_table(o: Operands, x: Node, axis: Axis, reach: int) -> Node:
         at = neighbour(body, index)
         distance = s.sub(s.convert("sitofp", at, t), body.read(place, index[:1]), t)
         wide = body.read(stretch, tuple(ZERO for _ in stretch.dims))
-        value = _tap_weight(s, s.divf(distance, wide), reach, a, t)
+        value = tap_weight(s, s.divf(distance, wide), reach, a, t)
         if not exclude:
             return value
         last = s.convert("index_cast", body.index(axis.extent - 1), I64)

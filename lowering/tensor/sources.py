@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+from math import pi
+
 import numpy as np
+from xdsl.dialects import math
 from xdsl.ir import SSAValue
 
 from ...dialects import onnx
-from ...dialects.dims.expression import ZERO
+from ...dialects.dims.expression import ONE, ZERO, dim_max
 from ...dialects.onnx import ELEMENT_TYPES
 from .body import Body
 from .casts import convert, converted
-from .element_kinds import BOOL, I64, element_of
+from .element_kinds import BOOL, F64, I64, element_of
 from .graph import Computed, Literal, Node, Sizes, Use
 from .index_space import Index, product
 from .movement import expanded
-from .operators import Operands, Rule
+from .operators import Operands, Rule, size_value
 from .scalars import INDEX
 
 
@@ -66,9 +69,49 @@ def size(o: Operands) -> list[Node]:
     return [Sizes((), I64, (product(o[0].dims),))]
 
 
+def cosine_window(*coefficients: float) -> Rule:
+    """sum of coefficients[k] * cos(2 pi k n / N), N one less than the size for a symmetric window; in f64."""
+
+    def rule(o: Operands) -> list[Node]:
+        [size] = o.dims()
+        count = size_value(size if o.attr("periodic") else dim_max(size - 1, ONE), F64)
+        t = F64
+
+        def formula(body: Body, index: Index) -> SSAValue:
+            s = body.scalars
+            at = s.convert("sitofp", s.convert("index_cast", body.index(index[0]), I64), t)
+            angle = s.divf(s.mul(s.constant(2 * pi, t), at, t), body.read(count, ()))
+            total = s.constant(coefficients[0], t)
+            for k, coefficient in enumerate(coefficients[1:], 1):
+                wave = s.unary(math.CosOp, s.mul(s.constant(float(k), t), angle, t))
+                total = s.add(total, s.mul(s.constant(coefficient, t), wave, t), t)
+            return total
+
+        return [converted(Computed(o.dims(), t, ((count, Use.MANY),), formula, cost=20), o.element())]
+
+    return rule
+
+
+def bit_cast(o: Operands) -> list[Node]:
+    """The same bits as another type of the same width."""
+    x, to = o[0], o.element()
+    if x.element.kind == "b" or to.kind == "b":
+        raise o.refuse("bits of a bool")
+
+    def formula(body: Body, index: Index) -> SSAValue:
+        value = body.read(x, index)
+        return value if x.element.ir == to.ir else body.scalars.convert("bitcast", value, to)
+
+    return [Computed(o.dims(), to, ((x, Use.ALIGNED),), formula, cost=1)]
+
+
 SOURCES: dict[type[onnx.OnnxOp], Rule] = {
+    onnx.BitCastOp: bit_cast,
+    onnx.BlackmanWindowOp: cosine_window(0.42, -0.5, 0.08),
     onnx.ConstantOfShapeOp: constant_of_shape,
     onnx.EyeLikeOp: eye_like,
+    onnx.HammingWindowOp: cosine_window(25 / 46, -21 / 46),
+    onnx.HannWindowOp: cosine_window(0.5, -0.5),
     onnx.RangeOp: range_,
     onnx.ShapeOp: shape,
     onnx.SizeOp: size,
