@@ -6,9 +6,10 @@ from collections.abc import Callable
 
 from ...dialects import kernel
 from ..template import TemplateContext
-from . import conv, conv_transpose, integer_product, matmul, recurrent, scan, scatter, topk
+from . import attention, conv, conv_transpose, integer_product, matmul, recurrent, scan, scatter, topk
 
 TEMPLATES: dict[str, Callable[[TemplateContext, kernel.TemplateOp], None]] = {
+    "attention": attention.build,
     "conv": conv.build,
     "conv_transpose": conv_transpose.build,
     "cumprod": scan.cumprod,

@@ -62,6 +62,7 @@ MATH_OPS: dict[str, Unary] = {
     "log1p": math.Log1pOp,
     "tanh": math.TanhOp,
     "roundeven": math.RoundEvenOp,
+    "sqrt": math.SqrtOp,
 }
 
 
@@ -269,6 +270,14 @@ class Emitter:
     def dot(self, kind: str, total: SSAValue, a: SSAValue, b: SSAValue) -> SSAValue:
         """`vectorx.dot`: total + four products of bytes to each lane."""
         return self.b.insert(vectorx.DotOp(kind, total, a, b)).result
+
+    def flip(self, condition: SSAValue) -> SSAValue:
+        """Not, of an i1 or a mask."""
+        return self.bits("xor", condition, self.constant(1, i1, lanes_of(condition)))
+
+    def as_float(self, index: Ix, element: Attribute) -> SSAValue:
+        """An index as a number of f32 or f64."""
+        return self.convert("sitofp", self.convert("index_cast", index.ssa, i64), element)
 
     def shuffle(self, a: SSAValue, b: SSAValue, lanes: Sequence[int]) -> SSAValue:
         """Lanes of a (numbers below its length) and then of b."""

@@ -6,13 +6,14 @@ import itertools
 
 import numpy as np
 import pytest
-
 from sardonyx.dialects.target import Target
 
 from .kernel_cases import Tensor, host_target, targets
 from .operator_cases import build, reference, run
 
-TARGETS = pytest.mark.parametrize("target", [*targets(), host_target()], ids=["avx2", "avx512", "host"][-len(targets()) - 1 :])
+TARGETS = pytest.mark.parametrize(
+    "target", [*targets(), host_target()], ids=["avx2", "avx512", "host"][-len(targets()) - 1 :]
+)
 
 
 def bytes_(shape: tuple[int, ...], dtype: object, seed: int = 0) -> np.ndarray:
@@ -31,7 +32,14 @@ def test_matmul_integer(left: str, right: str, target: Target) -> None:
 
 
 def test_matmul_integer_of_many_shapes() -> None:
-    for x, y in (((40, 9), (9, 1)), ((9,), (9, 5)), ((4, 9), (9,)), ((2, 3, 4, 9), (9, 20)), ((2, 4, 9), (2, 9, 5)), ((6, 0), (0, 4))):
+    for x, y in (
+        ((40, 9), (9, 1)),
+        ((9,), (9, 5)),
+        ((4, 9), (9,)),
+        ((2, 3, 4, 9), (9, 20)),
+        ((2, 4, 9), (2, 9, 5)),
+        ((6, 0), (0, 4)),
+    ):
         a, b = bytes_(x, "u1"), bytes_(y, "i1", 1)
         run("MatMulInteger", {}, [a, b, np.array(3, "u1"), np.array(-5, "i1")])
     a, b = bytes_((12, 7000), "u1"), bytes_((7000, 40), "i1")  # several K blocks
