@@ -8,7 +8,7 @@ pointers: the runtime keeps the objects.
 The entry binds the model's symbols, checks what the program relies on, reserves the arena, and runs the ops of `main`
 in their order: a kernel call stores its arguments and calls the kernel's symbol.  What each op needs to know of memory
 stands on it as attributes (`kernel.outputs`, `kernel.carried`, `kernel.scratch` or `kernel.scratch_bytes`, and
-`kernel.arena` on the function; see `lowering/schedule.py`).  Control flow is in `entry_control.py`.
+`kernel.arena` on the function; see `lowering/schedule.py`).  Control flow: `entry_control.py`, `entry_loops.py`.
 
 Zero is success. Else the error record says what it was, and no output counts.
 """
@@ -23,7 +23,8 @@ from xdsl.ir import Operation
 from ..dialects import dims, kernel, onnx
 from ..dialects.target import Target
 from .entry_builder import EntryBuilder, Handler
-from .entry_control import lower_if, lower_loop, lower_scan
+from .entry_control import lower_if
+from .entry_loops import lower_loop, lower_scan
 from .entry_ops import assume, bind, call_host, call_kernel, constant, finish, tensor_of_dims, view
 from .entry_values import (
     Entry,
