@@ -8,6 +8,7 @@ from math import isnan
 
 from xdsl.dialects import arith, llvm
 from xdsl.dialects.builtin import (
+    BFloat16Type,
     DenseIntOrFPElementsAttr,
     FloatAttr,
     IntegerAttr,
@@ -19,6 +20,7 @@ from xdsl.ir import Attribute, Operation, SSAValue
 from ..dialects import llvmx
 from .build import FunctionBuilder
 from .dims import floordiv_nonzero
+from .literals import bf16_bits
 from .llvm_types import bits_of, element_of, like
 from .scope import Scope, TranslateError, Translation, operands
 
@@ -79,17 +81,14 @@ def _constant(scope: Scope, op: Operation) -> None:
     assert isinstance(op, arith.ConstantOp)
     f, value = scope.f, op.value
     type_ = scope.type(op.result.type)
+    bits = bf16_bits if isinstance(element_of(op.result.type), BFloat16Type) else _number
     if isinstance(value, DenseIntOrFPElementsAttr) and isinstance(type_, VectorType):
-        scope.values[op.result] = _vector_constant(f, value, type_)
+        lanes = [bits(_number(lane)) for lane in value.get_values()]
+        scope.values[op.result] = f.const(lanes[0], type_) if value.is_splat() else f.const_lanes(lanes, type_)
     elif isinstance(value, IntegerAttr | FloatAttr):
-        scope.values[op.result] = f.const(value.value.data, type_)
+        scope.values[op.result] = f.const(bits(value.value.data), type_)
     else:
         raise TranslateError(f"constant {value}")
-
-
-def _vector_constant(f: FunctionBuilder, value: DenseIntOrFPElementsAttr, type_: VectorType) -> SSAValue:
-    lanes = [_number(lane) for lane in value.get_values()]
-    return f.const(lanes[0], type_) if value.is_splat() else f.const_lanes(lanes, type_)
 
 
 def _number(value: object) -> int | float:

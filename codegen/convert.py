@@ -3,9 +3,10 @@
 LLVM's own are used where they are right and fast.  Not so:
 
 * float to integer: LLVM's gives poison out of range; here it saturates and NaN gives 0.
-* bf16: `vcvtneps2bf16` flushes denormals, and without it LLVM calls a library.  So bf16 is widened by a shift and
-  narrowed by integer arithmetic: the half of the last kept bit is added (and one less where that bit is 0, which is
-  round to nearest even), NaN stays a quiet NaN with its sign and upper payload.
+* bf16: `vcvtneps2bf16` flushes denormals, and without it LLVM calls a library, even to move a value.  So a bf16 value
+  is an i16, its bits; it is widened by a shift and narrowed by integer arithmetic: the half of the last kept bit is
+  added (and one less where that bit is 0, which is round to nearest even), NaN stays a quiet NaN with its sign and
+  upper payload.
 """
 
 from __future__ import annotations
@@ -19,17 +20,17 @@ from xdsl.ir import Attribute, Operation, SSAValue
 from ..dialects import vectorx
 from .arith import integer_resize
 from .build import FunctionBuilder
-from .llvm_types import F32, I16, I32, bits_of, element_of, like, suffix
+from .llvm_types import F32, I16, I32, bits_of, element_of, like
 from .scope import Scope, TranslateError, Translation
 
 
 def bf16_to_f32(f: FunctionBuilder, value: SSAValue) -> SSAValue:
     """Exact: the bits are the upper half of the f32."""
-    wide = f.cast("zext", f.bitcast(value, like(value.type, I16)), like(value.type, I32))
+    wide = f.cast("zext", value, like(value.type, I32))
     return f.bitcast(f.shl(wide, f.const(16, wide.type)), like(value.type, F32))
 
 
-def f32_to_bf16(f: FunctionBuilder, value: SSAValue, type_: Attribute) -> SSAValue:
+def f32_to_bf16(f: FunctionBuilder, value: SSAValue) -> SSAValue:
     """Rounds to nearest even; denormals are kept, overflow gives infinity, NaN stays NaN."""
     bits_type = like(value.type, I32)
     bits = f.bitcast(value, bits_type)
@@ -38,25 +39,17 @@ def f32_to_bf16(f: FunctionBuilder, value: SSAValue, type_: Attribute) -> SSAVal
     rounded = f.lshr(f.add(bits, f.add(odd, f.const(0x7FFF, bits_type))), f.const(16, bits_type))
     quiet = f.or_(upper, f.const(0x40, bits_type))
     chosen = f.select(f.fcmp("uno", value, value), quiet, rounded)
-    return f.bitcast(f.cast("trunc", chosen, like(type_, I16)), type_)
+    return f.cast("trunc", chosen, like(value.type, I16))
 
 
 def widen_float(f: FunctionBuilder, value: SSAValue, type_: Attribute) -> SSAValue:
-    """To a float type with more bits (f16, bf16 -> f32 -> f64)."""
-    if isinstance(element_of(value.type), BFloat16Type):
-        value = bf16_to_f32(f, value)
-        return value if value.type == type_ else f.cast("fpext", value, type_)
-    return f.cast("fpext", value, type_)
+    """To a float type with more bits (f16 -> f32 -> f64)."""
+    return value if value.type == type_ else f.cast("fpext", value, type_)
 
 
 def narrow_float(f: FunctionBuilder, value: SSAValue, type_: Attribute) -> SSAValue:
     """To a float type with fewer bits, rounding to nearest even once."""
-    element, source = element_of(type_), element_of(value.type)
-    if isinstance(element, BFloat16Type):
-        if not isinstance(source, Float32Type):
-            value = _round_to_odd(f, value)
-        return f32_to_bf16(f, value, type_)
-    if isinstance(element, Float16Type) and not isinstance(source, Float32Type):
+    if isinstance(element_of(type_), Float16Type) and not isinstance(element_of(value.type), Float32Type):
         return f.cast("fptrunc", _round_to_odd(f, value), type_)
     return f.cast("fptrunc", value, type_)
 
@@ -83,27 +76,37 @@ def _round_to_odd(f: FunctionBuilder, value: SSAValue) -> SSAValue:
 
 def float_to_signed(f: FunctionBuilder, value: SSAValue, type_: Attribute) -> SSAValue:
     """Towards zero, saturating; NaN gives 0."""
-    return _saturate(f, "llvm.fptosi.sat", value, type_, signed=True)
+    width = bits_of(element_of(type_))
+    return _saturate(f, "fptosi", value, type_, -(1 << (width - 1)), (1 << (width - 1)) - 1)
 
 
 def float_to_unsigned(f: FunctionBuilder, value: SSAValue, type_: Attribute) -> SSAValue:
     """Towards zero, saturating (negative gives 0); NaN gives 0."""
-    return _saturate(f, "llvm.fptoui.sat", value, type_, signed=False)
+    return _saturate(f, "fptoui", value, type_, 0, (1 << bits_of(element_of(type_))) - 1)
 
 
-def _saturate(f: FunctionBuilder, name: str, value: SSAValue, type_: Attribute, *, signed: bool) -> SSAValue:
-    element = element_of(value.type)
-    if isinstance(element, Float16Type | BFloat16Type):
+def _saturate(f: FunctionBuilder, kind: str, value: SSAValue, type_: Attribute, least: int, greatest: int) -> SSAValue:
+    """Brings the number into the range before it converts (LLVM's saturating intrinsics go lane by lane on x86)."""
+    if isinstance(element_of(value.type), Float16Type):
         value = widen_float(f, value, like(value.type, F32))
-    width = bits_of(element_of(type_))
-    if width < 32:
-        # through a clamped i32: the bounds are exact in f32, and LLVM converts no narrower lanes itself
-        low, high = (-(1 << (width - 1)), (1 << (width - 1)) - 1) if signed else (0, (1 << width) - 1)
-        whole = _saturate(f, "llvm.fptosi.sat", value, like(type_, I32), signed=True)
-        whole = f.intrinsic("llvm.smax", (whole, f.const(low, whole.type)), whole.type)
-        whole = f.intrinsic("llvm.smin", (whole, f.const(high, whole.type)), whole.type)
-        return f.cast("trunc", whole, type_)
-    return f.raw_intrinsic(f"{name}.{suffix(type_)}.{suffix(value.type)}", (value,), type_)
+    digits = 24 if isinstance(element_of(value.type), Float32Type) else 53
+    low, high = f.const(float(least), value.type), f.const(float(_rounded_down(greatest, digits)), value.type)
+    number = f.select(f.fcmp("ord", value, value), value, f.const(0.0, value.type))
+    inside = f.select(f.fcmp("ogt", number, low), number, low)
+    inside = f.select(f.fcmp("olt", inside, high), inside, high)
+    if bits_of(element_of(type_)) < 32:  # LLVM converts no narrower lanes itself
+        return f.cast("trunc", f.cast("fptosi", inside, like(type_, I32)), type_)
+    whole = f.cast(kind, inside, type_)
+    if _rounded_down(greatest, digits) == greatest:
+        return whole
+    above = f.fcmp("ogt", number, high)
+    return f.select(above, f.const(greatest, type_), whole)
+
+
+def _rounded_down(value: int, digits: int) -> int:
+    """The greatest number of so many binary digits that is not above the value."""
+    cut = max(0, value.bit_length() - digits)
+    return value >> cut << cut
 
 
 def integer_to_float(kind: str) -> Callable[[FunctionBuilder, SSAValue, Attribute], SSAValue]:
@@ -111,7 +114,7 @@ def integer_to_float(kind: str) -> Callable[[FunctionBuilder, SSAValue, Attribut
 
     def convert(f: FunctionBuilder, value: SSAValue, type_: Attribute) -> SSAValue:
         element = element_of(type_)
-        if isinstance(element, Float16Type | BFloat16Type):
+        if isinstance(element, Float16Type):
             raise TranslateError(f"{kind} to {type_}: convert to f32 first")
         return f.cast(kind, value, type_)
 
@@ -146,10 +149,17 @@ def _convert(scope: Scope, op: Operation) -> None:
 
 
 def _apply(scope: Scope, op: Operation, kind: str) -> None:
-    value = scope.values[op.operands[0]]
-    result = op.results[0]
-    type_ = scope.type(result.type)
-    scope.values[result] = value if value.type == type_ else CONVERSIONS[kind](scope.f, value, type_)
+    operand, result, f = op.operands[0], op.results[0], scope.f
+    value, type_ = scope.values[operand], scope.type(result.type)
+    if kind != "bitcast" and isinstance(element_of(operand.type), BFloat16Type):
+        value = bf16_to_f32(f, value)
+    if kind != "bitcast" and isinstance(element_of(result.type), BFloat16Type):
+        if kind != "truncf":
+            raise TranslateError(f"{kind} to {result.type}: convert to f32 first")
+        narrow = value if isinstance(element_of(value.type), Float32Type) else _round_to_odd(f, value)
+        scope.values[result] = f32_to_bf16(f, narrow)
+    else:
+        scope.values[result] = value if value.type == type_ else CONVERSIONS[kind](f, value, type_)
 
 
 def _named(kind: str) -> Translation:

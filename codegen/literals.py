@@ -73,11 +73,16 @@ def float_text(value: float, type_: Attribute) -> str:
     if isinstance(type_, Float16Type):
         return f"0xH{struct.unpack('<H', struct.pack('<e', value))[0]:04X}"
     if isinstance(type_, BFloat16Type):
-        bits = struct.unpack("<I", struct.pack("<f", _to_f32(value)))[0]
-        if bits & 0xFFFF:
-            raise EmitError(f"{value} is no bf16")
-        return f"0xR{bits >> 16:04X}"
+        return f"0xR{bf16_bits(value):04X}"
     raise EmitError(f"no float constant of {type_}")
+
+
+def bf16_bits(value: float) -> int:
+    """The 16 bits of a bf16 number. Raises EmitError for any other."""
+    bits = struct.unpack("<I", struct.pack("<f", _to_f32(value)))[0]
+    if bits & 0xFFFF:
+        raise EmitError(f"{value} is no bf16")
+    return bits >> 16
 
 
 def _double_bits(value: float) -> int:

@@ -14,7 +14,7 @@ from xdsl.utils.hints import isa
 
 from ..dialects import llvmx, vectorx
 from .build import FunctionBuilder
-from .llvm_types import BF16, I1, I8, I16, I32, bits_of, element_of, like
+from .llvm_types import I1, I8, I32, bits_of, element_of, like
 from .llvm_types import vector as vector_type
 from .scope import Scope, TranslateError, Translation, memory_type, operands
 
@@ -29,18 +29,14 @@ def _element(base: SSAValue) -> Attribute:
 
 
 def from_memory(f: FunctionBuilder, value: SSAValue, type_: Attribute) -> SSAValue:
-    """A loaded value as the value of `type_`: bytes become booleans, 16 bits a bf16."""
-    if element_of(type_) == BF16:
-        return f.bitcast(value, type_)
+    """A loaded value as the value of `type_`: bytes become booleans."""
     if element_of(type_) != I1:
         return value
     return f.icmp("ne", value, f.const(0, value.type))
 
 
 def to_memory(f: FunctionBuilder, value: SSAValue) -> SSAValue:
-    """A value as it lies in memory: booleans become bytes, a bf16 its bits."""
-    if element_of(value.type) == BF16:
-        return f.bitcast(value, like(value.type, I16))
+    """A value as it lies in memory: booleans become bytes."""
     return f.cast("zext", value, like(value.type, I8)) if element_of(value.type) == I1 else value
 
 

@@ -22,9 +22,11 @@ class TranslateError(NotImplementedError):
 
 
 def translate_type(type_: Attribute) -> Attribute:
-    """index is i64, a memref is a pointer, other scalars and vectors of them are themselves."""
+    """index is i64, bf16 its bits, a memref is a pointer, other scalars and vectors of them are themselves."""
     if isinstance(type_, IndexType):
         return I64
+    if type_ == BF16:
+        return I16
     if isinstance(type_, MemRefType):
         return PTR
     if isinstance(type_, VectorType):
@@ -35,10 +37,8 @@ def translate_type(type_: Attribute) -> Attribute:
 
 
 def memory_type(element: Attribute) -> Attribute:
-    """How an element lies in memory: i1 takes a byte, bf16 is its bits (LLVM would widen masked loads of it)."""
+    """How an element lies in memory: i1 takes a byte, all else is as in a register."""
     element = translate_type(element)
-    if element == BF16:
-        return I16
     return I8 if isinstance(element, IntegerType) and element.width.data == 1 else element
 
 
