@@ -456,14 +456,20 @@ def _check(e: BodyEmitter, op: Operation, env: Mapping[SSAValue, Value]) -> Sequ
     scalar = e.scalar(condition)
     scalars = [s for v in values if (s := e.scalar(v)) is not None]
     if scalar is not None and len(scalars) == len(values) and not e.guarded:
-        e.builder.checked(kernel.CheckOp(scalar, op.code.data, op.message.data, scalars))
+        e.builder.checked(_same_check(op, scalar, scalars))
         return ()
     lanes = e.vector(condition)
     if e.mask is not None:
         true = e.builder.broadcast(e.builder.constant(True, i1), e.lanes)
         lanes = e.builder.hoisted(vectorx.SelectOp(e.mask, lanes, true)).result
-    e.builder.insert(kernel.CheckOp(lanes, op.code.data, op.message.data, [e.vector(v) for v in values]))
+    e.builder.insert(_same_check(op, lanes, [e.vector(v) for v in values]))
     return ()
+
+
+def _same_check(op: kernel.CheckOp, condition: SSAValue, values: Sequence[SSAValue]) -> kernel.CheckOp:
+    check = kernel.CheckOp(condition, op.code.data, op.message.data, values)
+    check.attributes.update(op.attributes)
+    return check
 
 
 def _if(e: BodyEmitter, op: Operation, env: Mapping[SSAValue, Value]) -> Sequence[Value]:

@@ -131,11 +131,6 @@ def reduction_lanes(element: Attribute, target: Target) -> int:
     return target.lanes(max(4, byte_width(element)))
 
 
-def map_unroll(cost: float) -> int:
-    """Vectors in one iteration of a pointwise loop."""
-    return 2 if cost <= 8 else 1
-
-
 def unrolled(extents: Sequence[Dim], cost: float) -> bool:
     """Whether to add up all points of these reduced loops at once, without loops."""
     return known(extents) and math_prod(e.value for e in extents) * cost <= UNROLLED_REDUCTION

@@ -9,7 +9,9 @@ from xdsl.dialects import arith, tensor
 from xdsl.dialects.builtin import (
     AffineMapAttr,
     DenseIntOrFPElementsAttr,
+    FloatAttr,
     FunctionType,
+    IntegerAttr,
     TensorType,
 )
 from xdsl.dialects.func import FuncOp, ReturnOp
@@ -54,7 +56,7 @@ class _KernelLowering:
         self._place_arguments(block, returned)
         items = self._items()
         steps = plan(items, self.shapes, self.target.l2 // 4)
-        self._place_constants()
+        self._place_constants(steps)
         self._place_shared(steps)
         self._place_views()
         for step in steps:
@@ -92,29 +94,34 @@ class _KernelLowering:
             root = self.shapes.root(value)
             self.storage[root] = self._whole(new, self.shapes[root])
 
-    def _place_constants(self) -> None:
+    def _place_constants(self, steps: Sequence[Nest | kernel.TemplateOp]) -> None:
+        """Constants are splats, but templates' operands and those that are no splats are in memory."""
+        whole_ones = {self.shapes.root(t) for s in steps if isinstance(s, kernel.TemplateOp) for t in s.inputs}
+        written = {r for s in steps for r in _results(s)}
         for op in self.func.body.block.ops:
-            if isinstance(op, arith.ConstantOp) and isinstance(op.value, DenseIntOrFPElementsAttr) and op.result.uses:
-                self.storage[op.result] = self._constant(op.value)
-            elif op.results and op.results[0] not in self.storage and isinstance(op.results[0].type, TensorType):
-                value = splat_value(op.results[0])
-                if isinstance(value, SSAValue) and isinstance(value.owner, arith.ConstantOp):
-                    value = value.owner.value  # pyright: ignore[reportAssignmentType]
+            for result in op.results:
+                if not isinstance(result.type, TensorType) or result in self.storage or result in written:
+                    continue
+                value = _constant_value(result)
                 if value is not None:
-                    self.storage[op.results[0]] = Splat(value)  # pyright: ignore[reportArgumentType]
+                    self.storage[result] = self._filled(result, value) if result in whole_ones else Splat(value)
+                elif isinstance(op, arith.ConstantOp) and isinstance(op.value, DenseIntOrFPElementsAttr):
+                    self.storage[result] = self._written_out(result, op.value)
 
-    def _constant(self, dense: DenseIntOrFPElementsAttr) -> Storage:
-        """A splat as such; other constants are small, and are written to scratch when the kernel starts."""
-        if dense.is_splat():
-            return Splat(dense_attribute(dense, 0))
-        kind = dense.type
-        assert isinstance(kind, TensorType)
-        shape, builder = kind.get_shape(), self.builder
-        base = self.space.take(builder, kind.element_type, len(dense), None)
+    def _written_out(self, result: SSAValue, dense: DenseIntOrFPElementsAttr) -> Buffer:
+        """A small constant, written to scratch when the kernel starts."""
+        base = self.space.take(self.builder, _element(result), len(dense), None)
         for at in range(len(dense)):
-            value = builder.hoisted(arith.ConstantOp(dense_attribute(dense, at))).result
-            builder.store(value, base, at)
-        return Buffer(base, row_major(builder, shape))
+            self.builder.store(self.builder.literal(dense_attribute(dense, at)), base, at)
+        return self._whole(base, self.shapes[result])
+
+    def _filled(self, result: SSAValue, value: IntegerAttr | FloatAttr) -> Buffer:
+        """Scratch that is filled with one number when the kernel starts."""
+        size = whole(*self.shapes[result])
+        base = self.space.take(self.builder, _element(result), size, None)
+        with self.builder.loop(0, self.builder.dim(size)) as loop:
+            self.builder.store(self.builder.literal(value), base, loop.index)
+        return self._whole(base, self.shapes[result])
 
     def _place_shared(self, steps: Sequence[Nest | kernel.TemplateOp]) -> None:
         """Full-size scratch for what one step writes and another reads."""
@@ -162,6 +169,15 @@ class _KernelLowering:
                 raise LoweringError(f"no kernel template {step.template.data!r}")
             self.builder.origin = step.attributes.get("origin")
             build(TemplateContext(self.builder, self.storage, self.shapes.dims, self.space), step)
+
+
+def _constant_value(tensor: SSAValue) -> IntegerAttr | FloatAttr | None:
+    """The number that a tensor has everywhere."""
+    value = splat_value(tensor)
+    if isinstance(value, SSAValue):
+        constant = value.owner.value if isinstance(value.owner, arith.ConstantOp) else None
+        return constant if isinstance(constant, IntegerAttr | FloatAttr) else None
+    return value
 
 
 def _element(value: SSAValue) -> Attribute:

@@ -82,11 +82,8 @@ def run_axis(points: Points, axes: Sequence[Axis], lower: Scalar, count: Scalar,
 
     if not axes:
         return several([Point(0)], accumulators)
-    if not points.reductions:
-        group = policy.map_unroll(points.cost) if points.lanes > 1 else 1
-        return VectorLoop(points.builder, lower, count, points.lanes, group).run(several, several)
-    if points.lanes == 1:
-        return VectorLoop(points.builder, lower, count, 1).run(several, several, accumulators)
+    if not points.reductions or points.lanes == 1:
+        return VectorLoop(points.builder, lower, count, points.lanes).run(several, several, accumulators)
     if points.cost > policy.UNROLLED_COST:
         loop = VectorLoop(points.builder, lower, count, points.lanes, turns=policy.ACCUMULATORS)
         return loop.run(in_turn, several, accumulators)
