@@ -1,4 +1,4 @@
-"""Products that are made of the templates matmul and conv: of quantized numbers, and einsum.
+"""Products that are made of the templates matmul and conv: convolutions of quantized numbers, and einsum.
 
 Bytes are widened to i32 less their zero points, multiplied and summed in i32, which wraps as the standard's does.
 """
@@ -27,13 +27,6 @@ from .templates import accumulated, channel_bias, in_compute_type, matrix_produc
 # Quantized numbers
 
 
-def by_row_or_column(parameter: Node, rows: bool) -> Node:
-    """A scale or zero point that broadcasts against its matrix: of one axis, it has one for each row (or column)."""
-    if all(d is ONE for d in parameter.dims):
-        return reshaped(parameter, ())
-    return reshaped(parameter, (parameter.dims[0], ONE)) if rows and len(parameter.dims) == 1 else parameter
-
-
 def less_zero_point(x: Node, zero_point: Node | None) -> Node:
     """x - zero point as i32."""
     if zero_point is None:
@@ -46,16 +39,6 @@ def less_zero_point(x: Node, zero_point: Node | None) -> Node:
         I32,
         2,
     )
-
-
-def _row_or_column(parameter: Node | None, rows: bool) -> Node | None:
-    return None if parameter is None else by_row_or_column(parameter, rows)
-
-
-def matmul_integer(o: Operands) -> list[Node]:
-    a = less_zero_point(o[0], _row_or_column(o.get(2), True))
-    b = less_zero_point(o[1], _row_or_column(o.get(3), False))
-    return [matrix_product(a, b, 0, 0, o.dims(), I32)]
 
 
 def conv_integer(o: Operands) -> list[Node]:
@@ -93,15 +76,6 @@ def requantized(total: Node, scales: Sequence[Node], y_scale: Node, zero_point: 
         return s.convert("fptosi" if to.kind == "i" else "fptoui", bounded, to)
 
     return pointwise(function, (total, y_scale, zero_point, *scales), total.dims, to, 15)
-
-
-def q_linear_matmul(o: Operands) -> list[Node]:
-    a_scale, b_scale = by_row_or_column(o[1], True), by_row_or_column(o[4], False)
-    a = less_zero_point(o[0], by_row_or_column(o[2], True))
-    b = less_zero_point(o[3], by_row_or_column(o[5], False))
-    total = matrix_product(a, b, 0, 0, o.dims(), I32)
-    y_scale, zero = by_row_or_column(o[6], True), by_row_or_column(o[7], True)
-    return [requantized(total, (a_scale, b_scale), y_scale, zero, o.element())]
 
 
 def q_linear_conv(o: Operands) -> list[Node]:
@@ -217,7 +191,5 @@ def _spread(x: Labelled, labels: Sequence[int], dims: Dims) -> Node:
 PRODUCTS: dict[type[onnx.OnnxOp], Rule] = {
     onnx.ConvIntegerOp: conv_integer,
     onnx.EinsumOp: einsum,
-    onnx.MatMulIntegerOp: matmul_integer,
     onnx.QLinearConvOp: q_linear_conv,
-    onnx.QLinearMatMulOp: q_linear_matmul,
 }

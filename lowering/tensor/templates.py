@@ -224,7 +224,8 @@ def template(o: Operands) -> list[Node | None]:
     config["result_types"] = ArrayAttr([_element_type(r) for _, r in results])
     name = op.SCHEMA.op_type.lower()
     first = results[0][0]
-    node = Template(o.dims(first), o.element(first), name, tuple(o[k] for k in present), config)
+    with_epilogue = type(op) in WITH_EPILOGUE
+    node = Template(o.dims(first), o.element(first), name, tuple(o[k] for k in present), config, with_epilogue)
     nodes: list[Node | None] = [None] * (results[-1][0] + 1)
     for k, result in results:
         assert isinstance(result.type, TensorType)
@@ -232,6 +233,10 @@ def template(o: Operands) -> list[Node | None]:
         node.results.append(value)
         nodes[k] = value
     return nodes
+
+
+WITH_EPILOGUE: frozenset[type[onnx.OnnxOp]] = frozenset((onnx.MatMulIntegerOp, onnx.QLinearMatMulOp))
+"""Operators of their own name whose one result goes through an epilogue."""
 
 
 def _element_type(value: SSAValue | None) -> Attribute:
@@ -246,11 +251,10 @@ TEMPLATES: dict[type[onnx.OnnxOp], Rule] = {
     onnx.MatMulOp: matmul,
     **dict.fromkeys(
         (
-            onnx.AttentionOp, onnx.CumProdOp, onnx.CumSumOp, onnx.DetOp, onnx.GRUOp,
-            onnx.LSTMOp, onnx.NonMaxSuppressionOp, onnx.NonZeroOp,
-            onnx.RNNOp, onnx.ScatterElementsOp, onnx.ScatterNDOp,
-            onnx.TopKOp, onnx.UniqueOp, onnx.CompressOp, onnx.MlTreeEnsembleOp, onnx.MlTreeEnsembleClassifierOp,
-            onnx.MlTreeEnsembleRegressorOp,
+            onnx.AttentionOp, onnx.CompressOp, onnx.CumProdOp, onnx.CumSumOp, onnx.DetOp, onnx.GRUOp, onnx.LSTMOp,
+            onnx.MatMulIntegerOp, onnx.MlTreeEnsembleClassifierOp, onnx.MlTreeEnsembleOp,
+            onnx.MlTreeEnsembleRegressorOp, onnx.NonMaxSuppressionOp, onnx.NonZeroOp, onnx.QLinearMatMulOp, onnx.RNNOp,
+            onnx.ScatterElementsOp, onnx.ScatterNDOp, onnx.TopKOp, onnx.UniqueOp,
         ),
         template,
     ),
