@@ -167,7 +167,7 @@ def exp2(m: Mathematics, x: Lanes) -> Lanes:
 
 
 def expm1(m: Mathematics, x: Lanes) -> Lanes:
-    """2^n * (e + 1) - 1 with e = expm1(r) = r + r^2*p(r), as 2 * (h*e + (h - 1/2)), h = 2^(n-1); max error 1.295 ULP."""
+    """2^n * (e + 1) - 1, e = expm1(r) = r + r^2*p(r), as 2 * (h*e + (h - 1/2)), h = 2^(n-1); max error 1.295 ULP."""
     y = x.at_most(89.0).at_least(-18.0)
     n, whole = _nearest(fma(y, y.const(LOG2_E), MAGIC))
     r = fma(n, y.const(-LN2), y)
