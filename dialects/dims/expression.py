@@ -545,7 +545,7 @@ def _cancel_quotient(a: Dim, b: Dim) -> tuple[Dim, Dim]:
         if g == 1:
             return a, b
         return _intern(tuple((c // g, m) for c, m in a.terms if m or c // g)), _constant(k // g)
-    common = _common_factor(a, b)
+    common = common_factor(a, b)
     if common is ONE:
         return a, b
     a, b = _exactly(a, common), _exactly(b, common)
@@ -554,8 +554,8 @@ def _cancel_quotient(a: Dim, b: Dim) -> tuple[Dim, Dim]:
     return a, b
 
 
-def _common_factor(a: Dim, b: Dim) -> Dim:
-    """The greatest integer and monomial that divides every term of both; or b where it divides a."""
+def common_factor(a: Dim, b: Dim) -> Dim:
+    """The greatest single term that divides every term of both."""
     terms = a.terms + b.terms
     return _intern(((gcd(*(c for c, _ in terms)), _common_monomial(m for _, m in terms)),))
 
@@ -594,7 +594,7 @@ def _mod(a: Dim, b: Dim) -> Dim:
         return ZERO
     if b.is_const:
         return _mod_constant(a, b.value)
-    common = _common_factor(a, b)
+    common = common_factor(a, b)
     if common is not ONE:
         return _multiply(common, _mod(_exactly(a, common), _exactly(b, common)))
     if interval.interval(a)[0] >= 0 and interval.lower_bound(b - a - 1) >= 0:
@@ -903,6 +903,7 @@ __all__ = [
     "Terms",
     "apply_call",
     "as_dim",
+    "common_factor",
     "dim_broadcast",
     "dim_max",
     "dim_min",

@@ -8,7 +8,7 @@ from xdsl.dialects.builtin import UnrankedTensorType
 from xdsl.ir import Attribute
 
 from ...dialects import onnx
-from ...dialects.dims.expression import ONE, ZERO, Dim, as_dim, dim_max, dim_min
+from ...dialects.dims.expression import ONE, ZERO, Dim, as_dim, common_factor, dim_max, dim_min
 from .context import Context, Rules, ShapeError, Types, attribute_ints, static_shape
 
 
@@ -96,25 +96,15 @@ def quotient(c: Context, total: Dim, known: Dim) -> Dim:
     exact = total.divide_exactly(known)
     if exact is not None:
         return exact
-    common = _without_common(total, known)
-    if common is not None:
-        total, known = common
-    if known.is_const and known.value == 0:
+    if known is ZERO:
         raise ShapeError("a size cannot be inferred beside one of 0")
+    common = common_factor(total, known)
+    total, known = total.divide_exactly(common) or total, known.divide_exactly(common) or known
     if not known.is_const:
         c.at_most(1, known, "the size that -1 stands for")
     c.divides(known, total, "Reshape keeps the number of elements")
     exact = c.scope.facts.known(total).divide_exactly(c.scope.facts.known(known))
     return exact if exact is not None and exact.is_const else total // known
-
-
-def _without_common(total: Dim, known: Dim) -> tuple[Dim, Dim] | None:
-    """Both without their common factor: the divisibility of the rest is the condition."""
-    ratio = total // known
-    atom = ratio.atom
-    if atom is not None and atom.args is not None and atom.kind == "floordiv":
-        return atom.args[0], atom.args[1]
-    return None
 
 
 def _reshape_data(c: Context, x: Sequence[Dim], entries: list[Dim], allow_zero: bool) -> list[Dim]:
