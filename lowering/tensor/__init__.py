@@ -79,12 +79,14 @@ class Reader:
 
     def __init__(self, kernel: func.FuncOp) -> None:
         self._nodes: dict[SSAValue, Node] = {}
+        self._marked: set[Node] = set()
         self.arguments: list[Leaf | None] = []
         for argument in kernel.body.block.args:
             leaf = None
             if isinstance(argument.type, TensorType):
                 leaf = Leaf(dims_of(argument), element_of_value(argument), argument)
                 self._nodes[argument] = leaf
+                self._marked.add(leaf)
             self.arguments.append(leaf)
         self.results: list[Node] = []
         for op in kernel.body.block.ops:
@@ -103,11 +105,23 @@ class Reader:
             self._read_constant(op)
         elif isinstance(op, onnx.OnnxOp) and (rule := RULES.get(type(op))) is not None:
             nodes = rule(Operands(op, self.node))
+            self._mark([n for n in nodes if n is not None], onnx.origin_of(op))
             for at, node in enumerate(nodes):
                 if node is not None and (result := op.result_at(at)) is not None:
                     self._nodes[result] = node
+                    node.hint = node.hint or result.name_hint
         else:
             raise NotLowered(f"{onnx.describe(op)} has no tensor-level lowering")
+
+    def _mark(self, nodes: Sequence[Node], origin: tuple[int, ...]) -> None:
+        """Gives the op's origin to the nodes that its rule made: those that were not there before."""
+        stack = [n for n in nodes if n not in self._marked]
+        while stack:
+            node = stack.pop()
+            if node not in self._marked:
+                self._marked.add(node)
+                node.origin = origin
+                stack.extend(source for source, _ in node.reads() if source not in self._marked)
 
     def _read_constant(self, op: Operation) -> None:
         [result] = op.results
@@ -128,11 +142,13 @@ def _build(kernel: func.FuncOp, reader: Reader, extra: Sequence[Node]) -> func.F
         types.append(argument.type if leaf is None else tensor_of(leaf.element.ir, leaf.dims))
     block = Block(arg_types=types)
     leaves: list[Leaf] = []
-    for value, leaf in zip(block.args, reader.arguments):
+    for value, argument, leaf in zip(block.args, kernel.body.block.args, reader.arguments):
+        value.name_hint = argument.name_hint
         if leaf is not None:
             leaf.value = value
             leaves.append(leaf)
-    emitter = Emitter(block, origin=onnx.origin_union(kernel.body.block.ops))
+    origin = onnx.origin_union(kernel.body.block.ops)
+    emitter = Emitter(block, origin=origin if len(origin) else None)
     result = emit_function(kernel.sym_name.data, types, Plan(reader.results, extra), emitter)
     result.attributes["kernel.arg_dims"] = ArrayAttr([ShapeAttr(leaf.dims) for leaf in leaves])
     return result

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Protocol, TypeAlias
 
 import numpy as np
@@ -18,12 +19,19 @@ from xdsl.ir.affine import AffineConstantExpr, AffineDimExpr, AffineMap
 from ...dialects import kernel
 from ...dialects.dims import Dim, ShapeAttr
 from ...dialects.dims.expression import ONE, ZERO, Atom, Call
+from ...dialects.onnx import ints_attr
 from .element_kinds import I64, Element
 from .graph import Leaf, Literal, Node, Pointwise, Sizes, View
 from .index_space import Index, IndexSpace, calls_of, coefficient_of, product
 from .scalars import INDEX, Scalars
 
 Key: TypeAlias = "tuple[Node, Index]"
+
+
+@cache
+def origin_attribute(origin: tuple[int, ...]) -> Attribute | None:
+    """The attribute `origin` for these node ids; None where there are none."""
+    return ints_attr(origin) if origin else None
 
 
 class Site(Protocol):
@@ -106,15 +114,19 @@ class Body:
                 stack.pop()
                 continue
             at = key[0]
+            outer = self.scalars.origin
             if isinstance(at, Pointwise):
                 operands = [self.resolve(i, x) for i, x in zip(at.inputs, at.operand_indices(key[1]))]
                 missing = [o for o in operands if self.find(o) is None]
                 if missing:
                     stack.extend(reversed(missing))
                     continue
+                self.scalars.origin = origin_attribute(at.origin) or outer
                 value = self._apply(at, operands)
             else:
+                self.scalars.origin = origin_attribute(at.origin) or outer
                 value = at.emit(self, key[1])
+            self.scalars.origin = outer
             self.counts[at] = self.counts.get(at, 0) + 1
             self.remember(key, value)
             stack.pop()
@@ -153,7 +165,7 @@ class Body:
             self._scopes.append({})
             value = side()
             self._scopes.pop()
-            block.add_op(scf.YieldOp.create(operands=[value]))
+            self.scalars.append(scf.YieldOp.create(operands=[value]))
             type_ = value.type
             regions.append(Region(block))
         self.scalars.block = outer

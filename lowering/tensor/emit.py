@@ -28,7 +28,7 @@ from ...dialects import kernel
 from ...dialects.dims import Dim, ShapeAttr
 from ...dialects.dims.expression import ONE, ZERO
 from ...dialects.onnx import dense_attr
-from .body import Body
+from .body import Body, origin_attribute
 from .element_kinds import Element
 from .graph import Combine, Leaf, Literal, Node, Reduce, Template, TemplateResult, View
 from .index_space import Index, IndexSpace
@@ -79,6 +79,8 @@ class Emitter:
     _dense: dict[Literal, SSAValue] = field(default_factory=dict[Literal, SSAValue])
 
     def add(self, op: Operation) -> SSAValue:
+        if self.origin is not None:
+            op.attributes["origin"] = self.origin
         self.block.add_op(op)
         return op.results[0]
 
@@ -108,6 +110,8 @@ class Emitter:
             type_ = tensor_of(literal.element.ir, literal.dims)
             attribute = dense_attr(type_, literal.array.tobytes())
             op = arith.ConstantOp.create(result_types=[type_], properties={"value": attribute})
+            if self.origin is not None:
+                op.attributes["origin"] = self.origin
             first = self.block.first_op
             self.block.add_op(op) if first is None else self.block.insert_op_before(op, first)
             found = self._dense[literal] = op.results[0]
@@ -145,6 +149,7 @@ class Emitter:
 
     def keep(self, node: Node, value: SSAValue, dims: tuple[Dim, ...]) -> None:
         """Makes a root's tensor, which may have its axes split, the place of its elements."""
+        value.name_hint = node.hint
         if dims != node.dims:
             value = self.view(value, node.dims)
         self.leaves[node] = Leaf(node.dims, node.element, value)
@@ -219,6 +224,7 @@ class GenericBuilder:
         self.arguments: dict[tuple[SSAValue, AffineMap], SSAValue] = {}
         block = Block()
         scalars = Scalars(block)
+        scalars.origin = self.emitter.origin
         body = Body(
             scalars,
             IndexSpace(dict(loops)),
@@ -284,9 +290,9 @@ class GenericBuilder:
             shapes.append(dims)
             maps.append(map_)
         body.scalars.finish()
-        block.add_op(linalg.YieldOp.create(operands=yielded))
+        body.scalars.append(linalg.YieldOp.create(operands=yielded))
         op = self._generic(outputs, maps, len(extents))
-        emitter.block.add_op(op)
+        emitter.add(op)
         for root, dims, result in zip(self.group.roots, shapes, op.results):
             emitter.keep(root, result, dims)
 
@@ -302,7 +308,6 @@ class GenericBuilder:
             operands=[*(v for v, _ in self.inputs), *outputs],
             result_types=[o.type for o in outputs],
             properties=properties,
-            attributes={} if self.emitter.origin is None else {"origin": self.emitter.origin},
             regions=[Region(self._block)],
         )
 
@@ -403,10 +408,9 @@ class TemplateBuilder:
                 "config": DictionaryAttr(template.config),
                 "operandSegmentSizes": _segments(len(inputs), len(outputs)),
             },
-            attributes={} if emitter.origin is None else {"origin": emitter.origin},
             regions=[] if epilogue is None else [epilogue],
         )
-        emitter.block.add_op(op)
+        emitter.add(op)
         for root, result in zip(stored, op.results):
             emitter.keep(root, result, root.dims)
 
@@ -420,6 +424,7 @@ class TemplateBuilder:
         [result] = template.results
         block = Block(arg_types=[result.element.compute.ir, *(INDEX for _ in result.dims)])
         scalars = Scalars(block)
+        scalars.origin = self.emitter.origin
         loops = [(f"i{k}", d) for k, d in enumerate(result.dims)]
         body = Body(
             scalars, IndexSpace({n: d for n, d in loops if d is not ONE}), loops, lambda k: block.args[1 + k],
@@ -430,14 +435,20 @@ class TemplateBuilder:
         values = [body.read(r, index) for r in stored]
         _check_counts(body)
         scalars.finish()
-        block.add_op(kernel.YieldOp.create(operands=values))
+        scalars.append(kernel.YieldOp.create(operands=values))
         return Region(block)
 
 
 def emit_function(name: str, arguments: Sequence[Attribute], plan: Plan, emitter: Emitter) -> func.FuncOp:
-    """The tensor-level function whose body the emitter holds."""
+    """The tensor-level function whose body the emitter holds. `emitter.origin` is the whole kernel's."""
+    origin = emitter.origin
     for group in plan.groups:
+        emitter.origin = origin_attribute(plan.origin_of(group)) or origin
         emitter.group(group)
+    emitter.origin = origin
     values = [emitter.tensor(r) for r in plan.results]
-    emitter.block.add_op(func.ReturnOp.create(operands=values))
+    end = func.ReturnOp.create(operands=values)
+    if origin is not None:
+        end.attributes["origin"] = origin
+    emitter.block.add_op(end)
     return func.FuncOp(name, (list(arguments), [v.type for v in values]), Region(emitter.block), visibility="private")

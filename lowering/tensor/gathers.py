@@ -74,14 +74,14 @@ def gathered(data: Node, indices: Node, axis: int, what: str) -> Node:
 
 def gather(o: Operands) -> list[Node]:
     data = o[0]
-    return [gathered(data, o[1], axis_of(o.attr("axis"), len(data.dims)), onnx.describe(o.op))]
+    return [gathered(data, o[1], axis_of(o.attr("axis"), len(data.dims)), o.op.name)]
 
 
 def gather_elements(o: Operands) -> list[Node]:
     """out[i][j] = data[indices[i][j]][j] along axis 0, and so on"""
     data, indices = o[0], o[1]
     axis = axis_of(o.attr("axis"), len(data.dims))
-    size, what = data.dims[axis], onnx.describe(o.op)
+    size, what = data.dims[axis], o.op.name
 
     def formula(body: Body, index: Index) -> SSAValue:
         at = index_from(body, indices, index, size, what)
@@ -97,7 +97,7 @@ def gather_nd(o: Operands) -> list[Node]:
     if not count.is_const:
         raise o.refuse("the number of indices is known at run time only")
     lead = len(indices.dims) - 1
-    sizes, what = data.dims[batch : batch + count.value], onnx.describe(o.op)
+    sizes, what = data.dims[batch : batch + count.value], o.op.name
 
     def formula(body: Body, index: Index) -> SSAValue:
         tuples = [index_from(body, indices, (*index[:lead], ZERO + k), size, what) for k, size in enumerate(sizes)]

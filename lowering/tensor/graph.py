@@ -39,11 +39,16 @@ class Use(Enum):
 
 @dataclass(eq=False)
 class Node:
-    """A lazy tensor. `cost` is what computing one element costs, in loads or additions, without what it reads."""
+    """A lazy tensor. `cost` is what computing one element costs, in loads or additions, without what it reads.
+
+    `origin` are the ids of the model's nodes that it comes from, `hint` is its name there; the reader sets both.
+    """
 
     dims: Dims
     element: Element
     cost: float = field(default=0, kw_only=True)
+    origin: tuple[int, ...] = field(default=(), kw_only=True)
+    hint: str | None = field(default=None, kw_only=True)
 
     def reads(self) -> Sequence[tuple[Node, Use]]:
         """The nodes whose elements this one's formula reads."""

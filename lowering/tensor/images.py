@@ -250,7 +250,7 @@ def roi_align(o: Operands) -> list[Node]:
     regions, channels, height, width = o.dims()
     dims = (regions, channels, height, width, as_dim(ratio), as_dim(ratio))
     source, largest = converted(x, t), o.attr("mode") == "max"
-    what = onnx.describe(o.op)
+    what = o.op.name
 
     def formula(body: Body, index: Index) -> SSAValue:
         s = body.scalars

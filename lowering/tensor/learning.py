@@ -137,7 +137,7 @@ def array_feature_extractor(o: Operands) -> list[Node]:
     x, indices = o[0], o[1]
     rows = reshaped(x, (ONE, *x.dims)) if len(x.dims) == 1 else x
     places = reshaped(indices, (o.dims()[-1],))
-    return [gathered(rows, places, len(rows.dims) - 1, onnx.describe(o.op))]
+    return [gathered(rows, places, len(rows.dims) - 1, o.op.name)]
 
 
 def one_hot_encoder(o: Operands) -> list[Node]:
@@ -145,7 +145,7 @@ def one_hot_encoder(o: Operands) -> list[Node]:
     x, categories, zeros = o[0], o.attr("cats_int64s"), bool(o.attr("zeros"))
     if not categories:
         raise o.refuse("categories that are no numbers")
-    known, what = table(o, categories, I64), onnx.describe(o.op)
+    known, what = table(o, categories, I64), o.op.name
 
     def formula(body: Body, index: Index) -> SSAValue:
         s = body.scalars

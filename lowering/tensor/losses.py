@@ -48,7 +48,7 @@ def loss(o: Operands, logs: Node) -> Node:
 def _terms(o: Operands, logs: Node, t: Element) -> tuple[Node, Node]:
     """Each target's loss, and the weight that it counts with."""
     target, weight, ignored = o[1], o.get(2), o.attr("ignore_index")
-    classes, what = logs.dims[1], onnx.describe(o.op)
+    classes, what = logs.dims[1], o.op.name
 
     def chosen(body: Body, index: Index) -> tuple[SSAValue, Index, SSAValue]:
         """Whether the target counts, the index of its log probability, and its weight."""

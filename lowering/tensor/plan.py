@@ -237,6 +237,20 @@ class Plan:
             return False
         return root.dims == template.results[0].dims and needed.get(template) is True
 
+    def origin_of(self, group: Group) -> tuple[int, ...]:
+        """The ids of the model's nodes that a group computes."""
+        seen: set[Node] = set(group.roots)
+        stack = list(group.roots)
+        found: set[int] = set()
+        while stack:
+            node = stack.pop()
+            found.update(node.origin)
+            for source, _ in node.reads():
+                if source not in seen and source not in self.roots and not is_boundary(source):
+                    seen.add(source)
+                    stack.append(source)
+        return tuple(sorted(found))
+
     def needed_roots(self, root: Node) -> dict[Node, bool]:
         """The roots that it reads, and whether only the elements at its own place of the iteration space."""
         needed: dict[Node, bool] = {}

@@ -55,7 +55,7 @@ def _by_position(o: Operands, operand: int) -> Node:
     """A cache as [batch, 1, length, half]."""
     cache, positions = o[operand], o.get(3)
     if positions is not None:
-        cache = gathered(cache, positions, 0, onnx.describe(o.op))
+        cache = gathered(cache, positions, 0, o.op.name)
     batch, length, half = cache.dims
     return reshaped(cache, (batch, ONE, length, half))
 

@@ -67,6 +67,8 @@ class Scalars:
     def __init__(self, block: Block) -> None:
         self.block = block
         self._outer = block
+        self.origin: Attribute | None = None
+        """The attribute `origin` of what is being built."""
         self._constants: dict[tuple[str, Attribute], SSAValue] = {}
         self._prelude: list[Operation] = []
 
@@ -81,11 +83,18 @@ class Scalars:
 
     def emit(self, op: Operation) -> SSAValue:
         """Appends an op of one result."""
-        self.block.add_op(op)
+        self.append(op)
         return op.results[0]
+
+    def append(self, op: Operation) -> None:
+        if self.origin is not None:
+            op.attributes["origin"] = self.origin
+        self.block.add_op(op)
 
     def first(self, key: tuple[str, Attribute], op: Operation) -> SSAValue:
         """Puts an op of one result at the start of the outermost block, for reuse under `key`."""
+        if self.origin is not None:
+            op.attributes["origin"] = self.origin
         self._prelude.append(op)
         self._constants[key] = op.results[0]
         return op.results[0]
@@ -201,7 +210,7 @@ class Scalars:
     def check(self, condition: SSAValue, code: str, message: str, values: Sequence[SSAValue]) -> None:
         """An error at run time where the condition is false; see `kernel.check`."""
         properties: dict[str, Attribute] = {"code": _kind(code), "message": _kind(message)}
-        self.block.add_op(kernel.CheckOp.create(operands=[condition, *values], properties=properties))
+        self.append(kernel.CheckOp.create(operands=[condition, *values], properties=properties))
 
     # Floats by way of their bits
 
