@@ -24,6 +24,7 @@ from ..semantics.kinds import TRANSCENDENTAL, Kind, is_view, kind_of, reduced_ax
 MAX_OPS = 96
 MAX_INPUTS = 32
 MAX_CONCAT = 8
+MAX_EPILOGUE = 32
 
 
 class Reason(StrEnum):
@@ -91,18 +92,66 @@ class Grouping:
                 self.binders[symbol] = op
 
     def run(self) -> None:
-        """Groups every native operator of the block."""
-        for op in self.block.ops:
-            if not self.is_kernel_op(op):
-                continue
-            group = start_group(op)
-            self.group_of[op] = group
-            if self.fuse:
+        """Groups every native operator of the block: epilogues first, then each operator with its producers."""
+        grouped = [op for op in self.block.ops if self.is_kernel_op(op)]
+        for op in grouped:
+            self.group_of[op] = start_group(op)
+        if self.fuse:
+            for op in grouped:
+                if has_epilogue(op):
+                    self.grow_epilogue(op)
+            for op in grouped:
                 for producer in self.producers(op):
                     self.consider(producer, op)
-        for op in self.index:
-            if op in self.group_of:
-                self.group_of[op].ops.sort(key=self.index.__getitem__)
+        for op in grouped:
+            self.group_of[op].ops.sort(key=self.index.__getitem__)
+
+    def grow_epilogue(self, anchor: Operation) -> None:
+        """Takes the pointwise operators behind a template into its epilogue, up to the last place with one live value.
+
+        In between there may be several: in x * sigmoid(x) the product's value has two users, but both are inside.
+        """
+        want = dims_of(anchor.results[0])
+        members = [anchor]
+        inside = {anchor}
+        taken = 0
+        waiting = self.users_of(anchor)
+        while waiting and len(members) < MAX_EPILOGUE:
+            op = heapq.heappop(waiting)[1]
+            if op in inside or not self.may_follow(op, want) or self.is_reached_from_outside(inside, op):
+                continue
+            inside.add(op)
+            members.append(op)
+            for entry in self.users_of(op):
+                heapq.heappush(waiting, entry)
+            if self.live_values(inside) == [op.results[0]]:
+                taken = len(members) - 1
+        for op in members[1 : taken + 1]:
+            self.decisions.append(Decision(anchor, op, Reason.EPILOGUE))
+            self.merge(self.group_of[anchor], self.group_of[op])
+
+    def users_of(self, op: Operation) -> list[tuple[int, Operation]]:
+        """The ops of this block that read an op's results, by place, as a heap."""
+        found = {u.operation for r in op.results for u in r.uses if u.operation.parent is self.block}
+        return sorted(((self.index[u], u) for u in found), key=lambda entry: entry[0])
+
+    def may_follow(self, op: Operation, want: tuple[Dim, ...]) -> bool:
+        """Whether an op can be part of an epilogue over these dims."""
+        return (
+            op in self.group_of
+            and kind_of(op) is Kind.POINTWISE
+            and len(self.group_of[op].ops) == 1
+            and len(op.results) == 1
+            and self.unequal(dims_of(op.results[0]), want) is None
+        )
+
+    def is_reached_from_outside(self, inside: set[Operation], op: Operation) -> bool:
+        """Whether some op outside stands on a path from the ops inside to `op`."""
+        return self.has_path_between(Group(sorted(inside, key=self.index.__getitem__)), Group([op]))
+
+    def live_values(self, inside: set[Operation]) -> list[SSAValue]:
+        """The values that are made inside and read outside."""
+        return [r for op in inside for r in op.results if any(u.operation not in inside for u in r.uses)]
 
     def is_kernel_op(self, op: Operation) -> bool:
         """Whether the op runs inside a kernel: numeric, no control flow, and the lowering takes it."""
@@ -190,7 +239,7 @@ class Grouping:
         if kind_of(consumer) is Kind.WINDOW or kind_of(producer) is Kind.WINDOW:
             return Reason.WINDOW, None
         if p.rows is None and not p.closed:  # a loop in front of a reduction
-            if not self.used_only_in(p, c):
+            if not self.used_only_in(p, c) and (c.closed or not self.outputs_fit(p, c, consumer)):
                 return Reason.USERS, None
             if c.rows is not None and any(
                 kind_of(op) is Kind.MOVEMENT and not is_view(op) and type(op) not in INDEX_MAPS for op in p.ops
@@ -240,6 +289,16 @@ class Grouping:
         if isinstance(consumer, (onnx.GatherOp, onnx.GatherElementsOp, onnx.GatherNDOp)) and self.is_costly(p):
             return Reason.RECOMPUTE, None
         return Reason.PRODUCER, None
+
+    def outputs_fit(self, p: Group, c: Group, consumer: Operation) -> bool:
+        """Whether what is needed elsewhere of `p` has the dims that the rows run over, so that it can be stored too."""
+        goal = space_of(consumer, reads=True)
+        return not any(kind_of(op) is Kind.MOVEMENT for op in p.ops) and all(
+            self.unequal(dims_of(r), goal) is None
+            for op in p.ops
+            for r in op.results
+            if any(not self.inside(u.operation, p, c) for u in r.uses)
+        )
 
     def keeps_rows(self, op: Operation, rows: tuple[Dim, ...]) -> bool:
         """A squeeze or unsqueeze behind the rows: the leading dims stay where they are."""

@@ -25,7 +25,7 @@ from ..semantics.facts import Facts
 from ..semantics.kinds import Kind, is_view, kind_of
 from ..semantics.known import constant_value
 from .driver import ORIGIN, origins_of, set_origins
-from .group import TAKEN, Decision, Group, Grouping, inputs_of, symbols_of
+from .group import INDEX_MAPS, TAKEN, Decision, Group, Grouping, inputs_of, symbols_of
 
 KEPT_IN_KERNEL = 64
 """A constant of at most so many elements is part of the kernels that read it."""
@@ -97,6 +97,8 @@ class Outliner:
             for region in op.regions:
                 for inner in region.blocks:
                     self.run_block(inner)
+        if self.fuse:
+            sink_index_maps(block)
         grouping = Grouping(block, self.native, self.facts, self.fuse)
         grouping.run()
         order = grouping.in_order()
@@ -217,6 +219,29 @@ class Outliner:
         number = self.names.get(stem, 0)
         self.names[stem] = number + 1
         return f"{stem}_{number}"
+
+
+def sink_index_maps(block: Block) -> None:
+    """Gives each reader of a pure index map a copy of its own, so that all can read through it: a copy costs nothing.
+
+    Only where every reader runs as loops: a template reads memory, and one that has to be made serves all.
+    """
+    for op in reversed(list(block.ops)):
+        if type(op) not in INDEX_MAPS or len(op.results) != 1 or is_view(op):
+            continue
+        uses = list(op.results[0].uses)
+        readers = {u.operation for u in uses}
+        if len(readers) < 2 or any(kind_of(r) not in LOOPS or r.parent is not block for r in readers):
+            continue
+        for reader in sorted(readers, key=lambda r: list(block.ops).index(r))[1:]:
+            copy = op.clone()
+            block.insert_op_before(copy, reader)
+            for use in uses:
+                if use.operation is reader:
+                    reader.operands[use.index] = copy.results[0]
+
+
+LOOPS = (Kind.POINTWISE, Kind.MOVEMENT, Kind.REDUCTION)
 
 
 def root_op(op: Operation, block: Block | None) -> Operation:
