@@ -85,6 +85,21 @@ class Attention:
         # the stored columns of a row of values are whole vectors
         self.value_width = (self.value_size + (self.panel - 1)) // self.panel * self.panel
 
+    @property
+    def limited(self) -> bool:
+        """Whether there are keys that a row may not attend to, but for the mask."""
+        windows = self.o.attr("left_window_size", -1), self.o.attr("right_window_size", -1)
+        return bool(self.o.attr("is_causal", 0)) or max(windows) >= 0 or self.o.has(LENGTHS)
+
+    def scale(self) -> SSAValue:
+        """The attribute, or 1 / sqrt(size)."""
+        e = self.e
+        if self.root is not None:
+            return e.constant(float(self.root), self.sums)
+        if self.size.is_const:
+            return e.constant(self.size.value**-0.5 if self.size.value else 1.0, self.sums)
+        return e.div(e.constant(1, self.sums), e.math("sqrt", e.as_float(e.dim(self.size), self.sums)))
+
     def build(self) -> None:
         e, o = self.e, self.o
         self.query_rows = self.heads_of(o.buffer(Q), o.dims(Q), self.q_heads, self.queries, self.size)
@@ -137,16 +152,16 @@ class Attention:
         packed = self.context.scratch(self.sums, count * self.panel_steps * self.panel)
         last, size = rows.rows - 1, e.dim(self.size)
         grain = e.ix(GRAIN_CYCLES) // (size * self.panel).max(1) + 1
-        with e.parallel(e.dim(self.batch) * rows.heads * panels, grain) as (lower, upper, _):
-            with e.loop(lower, upper, nonempty=True) as loop:
-                head, key = loop.index // panels, loop.index % panels * self.panel
-                start = rows.at(head // rows.heads, head % rows.heads)
+        extent = e.dim(self.batch) * rows.heads * panels
+        with e.parallel(extent, grain) as (lower, upper, _), e.loop(lower, upper, nonempty=True) as loop:
+            head, key = loop.index // panels, loop.index % panels * self.panel
+            start = rows.at(head // rows.heads, head % rows.heads)
 
-                def row_at(r: int) -> Ix:
-                    return (key + r).min(last) * rows.pitch + start
+            def row_at(r: int) -> Ix:
+                return (key + r).min(last) * rows.pitch + start
 
-                at = loop.index * (steps * self.panel)
-                pack_across(e, self.products, rows.buffer, row_at, self.panel, size, packed, at, self.panel)
+            at = loop.index * (steps * self.panel)
+            pack_across(e, self.products, rows.buffer, row_at, self.panel, size, packed, at, self.panel)
         return packed
 
     # Tiles of queries
@@ -220,7 +235,11 @@ class QueryTile:
         a, e = self.a, self.e
         self.start()
         keys = e.dim(a.keys)
-        with e.loop(0, keys, KEY_BLOCK) as blocks:
+        begin, end = e.ix(0), keys
+        if a.limited and not a.o.has_result(SCORES):
+            # what no row may attend to adds nothing
+            begin, end = self.first_key // KEY_BLOCK * KEY_BLOCK, self.last_key.min(keys)
+        with e.loop(begin, end, KEY_BLOCK) as blocks:
             first = blocks.index
             count = (keys - first).min(KEY_BLOCK)
             self.scores(first, count)
@@ -240,15 +259,20 @@ class QueryTile:
 
         size = e.dim(a.size)
         pack_across(e, a.products, rows.buffer, row_at, self.tile.rows, size, s.queries, e.ix(0), self.tile.rows)
+        scale = e.b.broadcast(a.scale(), a.lanes)
+        with e.loop(0, size * self.tile.rows, a.lanes) as loop:
+            e.store_vector(e.mul(e.load_vector(s.queries, loop.index, a.lanes), scale), s.queries, loop.index)
         zero = e.constant(0, a.sums, a.lanes)
         with e.loop(0, e.dim(a.value_width) * self.tile.rows, a.lanes) as loop:
             e.store_vector(zero, s.values, loop.index)
-        with e.loop(0, self.count, nonempty=True) as loop:
+        with e.loop(0, self.count, carried=[e.dim(a.keys).ssa, e.ix(0).ssa], nonempty=True) as loop:
             e.store(e.constant(-inf, a.sums), s.maxima, loop.index)
             e.store(e.constant(0, a.sums), s.totals, loop.index)
             low, high = self.visible(loop.index)
             e.store(low.ssa, s.bounds, loop.index * 2)
             e.store(high.ssa, s.bounds, loop.index * 2 + 1)
+            loop.carry([low.min(loop.carried[0]).ssa, high.max(loop.carried[1]).ssa])
+        self.first_key, self.last_key = (e.ix(r) for r in loop.results)
 
     def visible(self, row: Ix) -> tuple[Ix, Ix]:
         """The keys [low, high) that a row may attend to, but for the mask."""
@@ -398,24 +422,13 @@ class QueryTile:
 
 
 class ScoreFormula:
-    """What is done to the products of one row: scale, soft cap, mask, limits."""
+    """What is done to the products of one row: soft cap, mask, limits."""
 
     def __init__(self, tile: QueryTile, row: Ix) -> None:
         self.tile, self.a, self.e, self.o, self.row = tile, tile.a, tile.e, tile.o, row
         e = self.e
         self.low, self.high = (e.load_index(tile.s.bounds, row * 2 + i) for i in range(2))
-        self.scale = self._scale()
         self.mask_at = self._mask_row() if self.o.has(MASK) else None
-
-    def _scale(self) -> SSAValue:
-        """The attribute, or 1 / sqrt(size)."""
-        a, e = self.a, self.e
-        if a.root is not None:
-            return e.constant(float(a.root), a.sums)
-        if a.size.is_const:
-            return e.constant(a.size.value**-0.5 if a.size.value else 1.0, a.sums)
-        size = e.as_float(e.dim(a.size), a.sums)
-        return e.div(e.constant(1, a.sums), e.math("sqrt", size))
 
     def _mask_row(self) -> Ix:
         """Where the row of the mask starts."""
@@ -432,9 +445,9 @@ class ScoreFormula:
     def apply(self, scores: SSAValue, key: Ix, left: Ix) -> SSAValue:
         """The scores of keys from `key` on, of which `left` are there; minus infinity for what is not attended to."""
         a, e, o = self.a, self.e, self.o
+        whole = a.keys.is_const and a.keys.value % a.lanes == 0
         there = e.mask(left, a.lanes)
         mode = o.attr("qk_matmul_output_mode", 0) if o.has_result(SCORES) else None
-        scores = e.mul(scores, e.b.broadcast(self.scale, a.lanes))
         self._show(mode == 0, scores, key, there)
         cap = o.attr("softcap", 0.0)
         if cap:
@@ -444,8 +457,11 @@ class ScoreFormula:
         lowest = like(e, -inf, scores)
         if self.mask_at is not None:
             scores = self._masked(scores, key, there, lowest)
-        visible = e.both(e.mask(self.high - key, a.lanes), e.flip(e.mask(self.low - key, a.lanes)))
-        scores = e.select(e.both(visible, there), scores, lowest)
+        if a.limited:
+            visible = e.both(e.mask(self.high - key, a.lanes), e.flip(e.mask(self.low - key, a.lanes)))
+            scores = e.select(visible, scores, lowest)
+        if not whole:
+            scores = e.select(there, scores, lowest)
         self._show(mode == 2, scores, key, there)
         return scores
 

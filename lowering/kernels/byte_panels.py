@@ -146,4 +146,4 @@ class BytePacker:
             e.b.insert(vector.BitcastOp(e.shuffle(a, b, order), vector_of(I16, lanes))).result
             for a, b in (rows[:2], rows[2:])
         ]
-        return e.b.insert(vector.BitcastOp(e.shuffle(*pairs, order), vector_of(i32, lanes))).result
+        return e.b.insert(vector.BitcastOp(e.shuffle(pairs[0], pairs[1], order), vector_of(i32, lanes))).result
