@@ -6,36 +6,22 @@ the same node, with everything that the proto holds.  Names are the file's where
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property, lru_cache
-from typing import Any, cast
-
-import numpy as np
-from google.protobuf.message import Message
-from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto, defs
-from xdsl.dialects.builtin import ArrayAttr, ModuleOp
+from onnx import GraphProto, ModelProto, defs
+from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import FuncOp, ReturnOp
-from xdsl.ir import Attribute, Block, BlockArgument, Operation, OpResult, SSAValue
+from xdsl.ir import Block
 
-from ..dialects import dims, onnx
+from ..dialects import onnx
 from ..dialects.onnx import model as names
-from ..dialects.onnx.attributes import name_of_key, plain, text_of
+from ..dialects.onnx.attributes import text_of
 from ..dialects.onnx.base import describe, value_name
-from ..dialects.onnx.groups import WHOLE, Group, group_at, part_of
-from ..dialects.onnx.schema import SEGMENTS, AttributeSpec
-from ..dialects.onnx.types import SparseAttr
 from ..runtime.errors import ModelError, UnsupportedError
-from ..semantics.known import constant_value
 from ..semantics.weights import WeightStore
-from .dim_nodes import DimWriter, Symbols
-from .downgrade import RULES, Downgrade
-from .importer import Reader, header_of, names_read, refuse_bad_text
-from .protos import add_attribute, array_proto, sparse_proto, tensor_proto
-from .types import type_proto_of
-from .wire import RAW_DATA, field_bytes
-
-Array = np.ndarray[Any, Any]
+from .damage import refuse_bad_text, refuse_unknown
+from .graph_writer import GraphWriter, Output, add_info, copy_head
+from .header import WRITE_HEADER, header_of
+from .importer import Reader
+from .inspection import names_in
 
 
 def export_model(module: ModuleOp, weights: WeightStore, *, embed_external: bool = False) -> ModelProto:
@@ -57,23 +43,20 @@ def export_model(module: ModuleOp, weights: WeightStore, *, embed_external: bool
 class _Exporter:
     def __init__(self, module: ModuleOp, weights: WeightStore, embed_external: bool) -> None:
         self._module = module
-        self.weights = weights
-        self.embed_external = embed_external
         self.source = _read_again(module, weights)
-        self.reserved = _names_in(module)
+        self._output = Output(weights, self.source, embed_external, names_in(module))
         self._versions = names.opsets_of(module) or {"": defs.onnx_opset_version()}
-        self.added: dict[str, int] = {}
 
     def model(self) -> ModelProto:
         """The whole model."""
         proto = ModelProto()
         main = names.main_of(self._module)
         if self.source is not None:
-            _refuse_unknown(self.source.proto)
+            refuse_unknown(self.source.proto)
             proto.CopyFrom(self.source.proto)
             proto.ClearField("graph")
             proto.ClearField("functions")
-            self.restore_all(proto)
+            self._output.restore_all(proto)
         self._write_header(proto)
         for op in self._module.ops:
             if isinstance(op, FuncOp) and names.is_local_function(op):
@@ -81,7 +64,7 @@ class _Exporter:
             elif not isinstance(op, FuncOp) or op is not main:
                 raise UnsupportedError(f"{describe(op)} is of no graph level, so no model can be written")
         self._write_main(main, proto.graph)
-        for domain, version in self.added.items():
+        for domain, version in self._output.added.items():
             proto.opset_import.add(domain=domain, version=version)
         return proto
 
@@ -89,23 +72,15 @@ class _Exporter:
 
     def _write_header(self, proto: ModelProto) -> None:
         """Writes what differs from the file: a module made by hand, or edited."""
-        wanted = {k: v for k, v in self._module.attributes.items() if k in _HEADER}
+        wanted = {k: v for k, v in self._module.attributes.items() if k in WRITE_HEADER}
         came = header_of(self.source.proto) if self.source is not None else {}
-        for key in _HEADER:
+        for key in WRITE_HEADER:
             if wanted.get(key) != came.get(key):
-                _HEADER[key](proto, wanted.get(key))
+                WRITE_HEADER[key](proto, wanted.get(key))
         if not proto.HasField("ir_version"):
             proto.ir_version = 10
         if not proto.opset_import:
             proto.opset_import.add(domain="", version=self._versions[""])
-
-    def version(self, domain: str, versions: Mapping[str, int]) -> int:
-        """The opset of a domain; a domain that the model does not import yet is added."""
-        found = versions.get(domain) or self.added.get(domain)
-        if found is None:
-            found = max(op.SCHEMA.since for op in onnx.OPS if op.SCHEMA.domain == domain)
-            self.added[domain] = found
-        return found
 
     # Functions
 
@@ -113,12 +88,12 @@ class _Exporter:
         came = self._main_source()
         block = func.body.block
         if came is not None:
-            _copy_head(came[0], graph)
+            copy_head(came[0], graph)
         elif "onnx.name" in func.attributes:
             graph.name = text_of(func.attributes["onnx.name"])
         else:
             graph.name = "main"
-        writer = GraphWriter(self, block, self._versions, came)
+        writer = GraphWriter(self._output, block, self._versions, came)
         inputs = names.names_of(func, names.INPUTS)
         writer.name_arguments(inputs if len(inputs) == len(block.args) else [])
         outputs = names.names_of(func, names.OUTPUTS)
@@ -133,7 +108,7 @@ class _Exporter:
         listed = came[0].output if came is not None else ()
         for index, (value, name) in enumerate(zip(last.operands, outputs)):
             source = listed[index] if index < len(listed) and listed[index].name == name else None
-            _add_info(graph.output, name, value.type, source)
+            add_info(graph.output, name, value.type, source)
         writer.keep_declared(graph)
 
     def _write_inputs(self, writer: GraphWriter, block: Block, came: GraphProto | None, graph: GraphProto) -> None:
@@ -146,7 +121,7 @@ class _Exporter:
             order = [*arguments, *(name for name in order if name not in arguments)]
         for name in order:
             argument = arguments.get(name)
-            _add_info(graph.input, name, argument.type if argument is not None else onnx.UNKNOWN, listed.get(name))
+            add_info(graph.input, name, argument.type if argument is not None else onnx.UNKNOWN, listed.get(name))
 
     def _main_source(self) -> tuple[GraphProto, Block] | None:
         if self.source is None:
@@ -165,27 +140,7 @@ class _Exporter:
         if not same or not func.body.is_structurally_equivalent(came.body):
             raise UnsupportedError(f"the local function @{symbol} has been changed, and cannot be written")
         proto.CopyFrom(source)
-        self.restore_all(proto)
-
-    # Payloads
-
-    def restore_all(self, message: Message) -> None:
-        """Puts back the payloads of all tensors in a message copied from the skeleton."""
-        for tensor in _tensors_in(message):
-            self.restore(tensor)
-
-    def restore(self, tensor: TensorProto) -> None:
-        """Puts a tensor's payload back where a marker stands for it."""
-        assert self.source is not None
-        blob = self.source.skeleton.blob_of(tensor.raw_data)
-        if blob is None:
-            return
-        data = self.source.skeleton.bytes_of(blob)
-        if blob.field == RAW_DATA:
-            tensor.raw_data = bytes(data)
-            return
-        tensor.ClearField("raw_data")
-        tensor.MergeFromString(field_bytes(blob.field, data))
+        self._output.restore_all(proto)
 
 
 def _read_again(module: ModuleOp, weights: WeightStore) -> Reader | None:
@@ -194,797 +149,3 @@ def _read_again(module: ModuleOp, weights: WeightStore) -> Reader | None:
         return None
     fed = names.names_of(names.main_of(module), names.INPUTS)
     return Reader(weights.source, weights.folder, fed)
-
-
-@dataclass
-class _Written:
-    """A node, at the place of which of the file's nodes; one that a rewrite made goes where nothing reads it.
-
-    `problem` is why it cannot be written, which matters only where something does read it.
-    """
-
-    at: int
-    node: NodeProto
-    made: bool = False
-    problem: UnsupportedError | None = None
-
-
-@dataclass
-class GraphWriter:
-    """One graph being written: `block` into a GraphProto. `came` is the file's graph and the block it gives now."""
-
-    exporter: _Exporter
-    block: Block
-    versions: Mapping[str, int]
-    came: tuple[GraphProto, Block] | None
-    outer: GraphWriter | None = None
-    symbols: Symbols = field(default_factory=Symbols)
-    _names: dict[SSAValue, str] = field(default_factory=dict[SSAValue, str])
-    _owners: dict[str, SSAValue | None] = field(default_factory=dict[str, SSAValue | None])
-    _nodes: list[_Written] = field(default_factory=list["_Written"])
-    _at: int = -1
-
-    # Names
-
-    def name(self, value: SSAValue) -> str:
-        """The name of a value that has been written, here or around."""
-        writer: GraphWriter | None = self
-        while writer is not None:
-            found = writer._names.get(value)
-            if found is not None:
-                return found
-            writer = writer.outer
-        raise ModelError(f"a value is used before it is made: {value}")
-
-    def name_arguments(self, listed: Sequence[str]) -> None:
-        """Names the block's arguments."""
-        for index, argument in enumerate(self.block.args):
-            self._take(argument, listed[index] if index < len(listed) else "")
-            self.symbols.bind_type(self._names[argument], argument.type)
-
-    def reserve_outputs(self, values: Sequence[SSAValue], outputs: Sequence[str]) -> None:
-        """Sees that the graph's outputs get these names: by the op that makes them, or else by a copy at the end."""
-        for value, name in zip(values, outputs):
-            made_here = isinstance(value, OpResult) and value.owner.parent is self.block
-            free = self._owners.get(name) is None and value not in self._names
-            if self._names.get(value) == name:
-                continue
-            if made_here and free and not isinstance(value.owner, onnx.InitializerOp | dims.TensorOp):
-                self._names[value], self._owners[name] = name, value
-            elif isinstance(value.owner, onnx.InitializerOp) and text_of(value.owner.sym) == name:
-                self._owners[name] = value
-            else:
-                self._owners.setdefault(name, None)
-                self._copies.append((value, name))
-
-    _copies: list[tuple[SSAValue, str]] = field(default_factory=list[tuple[SSAValue, str]])
-
-    def _take(self, value: SSAValue, wanted: str) -> str:
-        """Names a value as wanted, or, where that would be another value's name, in a new way."""
-        if value in self._names:
-            return self._names[value]
-        name = wanted if wanted and self._is_free(wanted, value) else self.fresh(wanted or value.name_hint or "v")
-        self._names[value], self._owners[name] = name, value
-        return name
-
-    def _is_free(self, name: str, value: SSAValue) -> bool:
-        if name in self._owners:
-            return self._owners[name] is value
-        writer = self.outer
-        while writer is not None:
-            owner = writer._owners.get(name)
-            if owner is not None:
-                return not _reads(self.block, owner)  # it may be hidden where nothing reads it
-            writer = writer.outer
-        return True
-
-    def fresh(self, stem: str = "v") -> str:
-        """A name that no value of the module has."""
-        reserved = self.exporter.reserved
-        number = 0
-        while (name := f"{stem}_{number}") in reserved:
-            number += 1
-        reserved.add(name)
-        return name
-
-    # Ops
-
-    def write(self, graph: GraphProto, outputs: Sequence[tuple[SSAValue, str]]) -> None:
-        """Writes the initializers and nodes, and the copies that outputs need.
-
-        `outputs` are the graph's outputs, each with its name, or "" where it goes by its value's.
-        """
-        self._write_initializers(graph)
-        groups = self._groups()
-        members = {id(op) for group in groups.values() for op in group.members}
-        for op in self.block.ops:
-            self._at = _node_id(op, self._at)
-            group = groups.get(id(op))
-            if group is not None:
-                self._write_group(group)
-            elif id(op) not in members and not isinstance(op, onnx.InitializerOp | ReturnOp | onnx.YieldOp):
-                self._write_op(op)
-        for value, name in self._copies:
-            self._new_node("Identity", "", [self.name(value)], [name], {})
-        written = self._without_dead({name or self.name(value) for value, name in outputs})
-        source = self.exporter.source
-        if self.came is not None and source is not None and self.came[1] in source.unsorted:
-            written.sort(key=lambda entry: entry.at)
-        graph.node.extend(entry.node for entry in written)
-
-    def _without_dead(self, read: set[str]) -> list[_Written]:
-        """The nodes without those that rewrites made and nothing reads, such as what a rule made an attribute of."""
-        kept: list[_Written] = []
-        for entry in reversed(self._nodes):
-            if entry.made and read.isdisjoint(entry.node.output):
-                continue
-            if entry.problem is not None:
-                raise entry.problem
-            read.update(names_read(entry.node))
-            kept.append(entry)
-        return kept[::-1]
-
-    def _write_op(self, op: Operation) -> None:
-        source, came = self.exporter.source, onnx_node(op)
-        before = source.ops.get(came) if source is not None and came is not None else None
-        if source is not None and came is not None and before is not None and _is_untouched(op, before):
-            self._write_untouched(op, before, source.nodes[came])
-            return
-        match op:
-            case onnx.OnnxOp():
-                self._write_standard(op)
-            case onnx.CustomOp() | onnx.VersionedOp():
-                self._write_by_name(op)
-            case onnx.CallOp():
-                self._write_call(op)
-            case dims.TensorOp():
-                self._write_dims(op)
-            case dims.BindOp():
-                self.symbols.bind_elements(self.name(op.source), [s.data for s in op.symbols])
-            case dims.AssumeOp():
-                pass
-            case _:
-                raise UnsupportedError(f"{describe(op)} is of no graph level, so no model can be written")
-
-    def _write_untouched(self, op: Operation, before: Operation, came: NodeProto) -> None:
-        """The file's node, under the names that its values have now."""
-        node = NodeProto()
-        node.CopyFrom(came)
-        self._write_names(node, op)
-        if op.regions:
-            self._write_bodies(op, before, node)
-        for attribute in node.attribute:
-            self._restore_attribute(attribute)
-        self._nodes.append(_Written(self._at, node))
-
-    def _write_names(self, node: NodeProto, op: Operation) -> None:
-        operands, results = _formal(op)
-        inputs = self._padded([self.name(v) if v is not None else "" for v in operands], node.input)
-        if list(node.input) != inputs:
-            del node.input[:]
-            node.input.extend(inputs)
-        listed = list(node.output)
-        outputs = self._padded([self._result_name(op, i, r, listed) for i, r in enumerate(results)], node.output)
-        if listed != outputs:
-            del node.output[:]
-            node.output.extend(outputs)
-
-    def _padded(self, found: list[str], came: Sequence[str]) -> list[str]:
-        """With the empty names that the file has at the end."""
-        return found + [""] * (len(came) - len(found) if not any(came[len(found) :]) else 0)
-
-    def _result_name(self, op: Operation, index: int, result: SSAValue | None, listed: Sequence[str]) -> str:
-        if result is None:
-            return ""
-        wanted = value_name(result) or ""
-        if not wanted and index < len(listed) and not listed[index] and result.first_use is None:
-            return ""  # an output that the file leaves without a name
-        name = self._take(result, wanted)
-        if "dims.binds" in op.attributes:
-            self.symbols.bind_type(name, result.type)
-        return name
-
-    def _write_group(self, group: Group) -> None:
-        """The node that the group was made from."""
-        source = self.exporter.source
-        assert source is not None
-        node = NodeProto()
-        node.CopyFrom(source.nodes[group.node])
-        inputs = [self.name(v) if v is not None else "" for v in group.inputs]
-        for at in group.unread:
-            value = self._unread(group, at)
-            assert value is not None
-            inputs[at] = self.name(value)
-        listed = list(node.output)
-        made = {id(r) for op in group.members for r in op.results}
-        outputs: list[str] = []
-        for index, result in enumerate(group.results):
-            if result is None or id(result) not in made:
-                outputs.append(listed[index])  # absent, or the node's input under another name that nothing reads
-                continue
-            outputs.append(self._result_name(group.members[-1], index, result, listed))
-        inputs, outputs = self._padded(inputs, node.input), self._padded(outputs, listed)
-        del node.input[:], node.output[:]
-        node.input.extend(inputs)
-        node.output.extend(outputs)
-        for attribute in node.attribute:
-            self._restore_attribute(attribute)
-        self._nodes.append(_Written(group.node, node))
-
-    def _groups(self) -> dict[int, Group]:
-        """The groups of this block that can be written as the nodes they were made from, by their last op."""
-        found: dict[int, Group] = {}
-        source = self.exporter.source
-        if source is None:
-            return found
-        for op in self.block.ops:
-            if WHOLE in op.attributes:
-                group = group_at(op)
-                if group is not None and group.node in source.nodes and self._is_whole(group):
-                    found[id(op)] = group
-        return found
-
-    def _is_whole(self, group: Group) -> bool:
-        """Whether nothing outside reads what is inside the group, and what it does not read is still there."""
-        inside = {id(op) for op in group.members}
-        results = {id(r) for r in group.results if r is not None}
-        for op in group.members:
-            for result in op.results:
-                if id(result) not in results and any(not _within(use.operation, inside) for use in result.uses):
-                    return False
-        return all(self._unread(group, at) is not None for at in group.unread)
-
-    def _unread(self, group: Group, index: int) -> SSAValue | None:
-        """The value, as it is now, that the group's node reads in the file; None where it is gone or has changed."""
-        source = self.exporter.source
-        assert source is not None
-        before = cast("onnx.VersionedOp | onnx.CallOp", source.ops[group.node]).operand_at(index)
-        assert before is not None
-        writer: GraphWriter | None = self
-        while writer is not None:
-            found = writer.value_for(before)
-            if found is not None:
-                return found
-            writer = writer.outer
-        return None
-
-    def value_for(self, before: SSAValue) -> SSAValue | None:
-        """The value of this block that is what the file's value was; None where there is none."""
-        if self.came is None or _block_of(before) is not self.came[1]:
-            return None
-        if isinstance(before, BlockArgument):
-            return self.block.args[before.index] if before.index < len(self.block.args) else None
-        assert isinstance(before, OpResult)
-        op = before.op
-        if isinstance(op, onnx.InitializerOp):
-            now = _constant_named(self.block, text_of(op.sym))
-        else:
-            now = self._by_node.get(onnx_node(op))
-        if now is None or not _is_untouched(now, op):
-            return None
-        return now.results[before.index]
-
-    @cached_property
-    def _by_node(self) -> dict[int | None, Operation]:
-        return {onnx_node(op): op for op in self.block.ops}
-
-    def _write_standard(self, op: onnx.OnnxOp) -> None:
-        """An op that the file does not have: at the model's opset, by a rule where its form was another then."""
-        schema = op.SCHEMA
-        version = self.exporter.version(schema.domain, self.versions)
-        inputs = [self.name(v) if v is not None else "" for v in op.formal_operands()]
-        outputs = [self._result_name(op, i, r, ()) for i, r in enumerate(op.formal_results())]
-        attributes = {k: v for k, v in op.properties.items() if k not in SEGMENTS}
-        then = _schema_then(schema.domain, schema.op_type, version)
-        try:
-            if then is not None and then.since_version >= schema.compatible:
-                _check_expressible(op, then, inputs, outputs, attributes)
-                self._new_node(schema.op_type, schema.domain, inputs, outputs, attributes, op)
-            else:
-                self._write_older(self._downgrade(op, version, inputs, outputs, attributes), then)
-        except UnsupportedError as problem:
-            self._nodes.append(_Written(self._at, NodeProto(output=outputs), made=True, problem=problem))
-
-    def _write_older(self, downgrade: Downgrade, then: defs.OpSchema | None) -> None:
-        schema = downgrade.op.SCHEMA
-        rule = RULES.get((schema.domain, schema.op_type))
-        if rule is None:
-            since = f"it is new in opset {schema.first}" if then is None else "no rule gives its older form"
-            raise downgrade.declined(since)
-        rule(downgrade)
-
-    def _downgrade(
-        self, op: onnx.OnnxOp, version: int, inputs: list[str], outputs: list[str], attributes: dict[str, Attribute]
-    ) -> Downgrade:
-        def write(op_type: str, reads: Sequence[str], makes: Sequence[str], given: Mapping[str, Attribute]) -> None:
-            self._new_node(op_type, op.SCHEMA.domain, reads, makes, given, op)
-
-        return Downgrade(
-            op,
-            version,
-            inputs,
-            outputs,
-            attributes,
-            write,
-            self.fresh,
-            self._new_constant,
-            self._constant_of,
-        )
-
-    def _constant_of(self, value: SSAValue) -> Array | None:
-        """The value of a constant, also where it only has another element type."""
-        owner = value.owner
-        if isinstance(owner, onnx.CastLikeOp):
-            value = owner.input
-        return constant_value(value, self.exporter.weights)
-
-    def _new_node(
-        self,
-        op_type: str,
-        domain: str,
-        inputs: Sequence[str],
-        outputs: Sequence[str],
-        attributes: Mapping[str, Attribute],
-        op: Operation | None = None,
-    ) -> NodeProto:
-        node = NodeProto(op_type=op_type, input=_trimmed(inputs), output=_trimmed(outputs))
-        if domain:
-            node.domain = domain
-        came = onnx_node(op) if op is not None else None
-        if came is not None and self.exporter.source is not None and came in self.exporter.source.nodes:
-            _copy_notes(self.exporter.source.nodes[came], node)
-        specs = op.SCHEMA.attributes if isinstance(op, onnx.OnnxOp) else {}
-        for key, value in attributes.items():
-            add_attribute(node, name_of_key(key), value, _kind(specs.get(key)), self.exporter.weights)
-        if isinstance(op, onnx.OnnxOp) and op.regions:
-            graphs = [k for k, spec in specs.items() if spec.kind == "GRAPH"]
-            present = [k for k, region in zip(graphs, op.formal_regions()) if region is not None]
-            self._new_bodies(op, present, node)
-        self._nodes.append(_Written(self._at, node, made=True))
-        return node
-
-    def _new_constant(self, array: Array) -> str:
-        name = self.fresh("constant")
-        node = NodeProto(op_type="Constant", output=[name])
-        node.attribute.add(name="value", type=AttributeProto.TENSOR).t.CopyFrom(array_proto(array))
-        self._nodes.append(_Written(self._at, node, made=True))
-        return name
-
-    def _write_by_name(self, op: onnx.CustomOp | onnx.VersionedOp) -> None:
-        operands, results = op.formal_operands(), op.formal_results()
-        domain, op_type = text_of(op.domain), text_of(op.op_type)
-        if isinstance(op, onnx.VersionedOp):
-            then = _schema_then(domain, op_type, self.exporter.version(domain, self.versions))
-            if then is None or then.since_version != op.since_version.value.data:
-                raise UnsupportedError(f"{describe(op)}: {op_type}-{op.since_version.value.data} is not of this opset")
-        inputs = [self.name(v) if v is not None else "" for v in operands]
-        outputs = [self._result_name(op, i, r, ()) for i, r in enumerate(results)]
-        node = self._new_node(op_type, domain, inputs, outputs, op.attributes_.data, op)
-        if op.regions:
-            listed = [text_of(entry) for entry in cast("ArrayAttr[Attribute]", op.graphs)]
-            self._new_bodies(op, listed, node)
-
-    def _write_call(self, op: onnx.CallOp) -> None:
-        func = next(
-            (f for f in _functions(op) if f.sym_name.data == op.callee.string_value()),
-            None,
-        )
-        if func is None:
-            raise ModelError(f"{describe(op)} calls a function that is not there")
-        domain, name, overload = names.identity_of(func)
-        inputs = [self.name(v) if v is not None else "" for v in op.formal_operands()]
-        outputs = [self._result_name(op, i, r, ()) for i, r in enumerate(op.formal_results())]
-        node = self._new_node(name, domain, inputs, outputs, op.attributes_.data, op)
-        if overload:
-            node.overload = overload
-
-    def _write_dims(self, op: dims.TensorOp) -> None:
-        exprs = op.exprs.data
-        type_ = op.result.type
-        if all(dim.is_const for dim in exprs):
-            element: Attribute = type_.element_type
-            array = np.array([d.value for d in exprs], onnx.numpy_dtype(element)).reshape(type_.get_shape())
-            self._names[op.result] = self._new_constant(array)
-            return
-        writer = DimWriter(self.symbols, self._dim_node, self._new_constant)
-        self._names[op.result] = writer.tensor(exprs, type_)
-
-    def _dim_node(self, op_type: str, inputs: Sequence[str], attributes: Mapping[str, Attribute]) -> str:
-        name = self.fresh("dim")
-        self._new_node(op_type, "", inputs, [name], attributes)
-        return name
-
-    # Bodies
-
-    def _write_bodies(self, op: Operation, before: Operation, node: NodeProto) -> None:
-        """The bodies of an untouched node, each into the graph that the file has for it."""
-        graphs = [a.g if a.HasField("g") else None for a in node.attribute]
-        listed = [g for g in graphs if g is not None] + [g for a in node.attribute for g in a.graphs]
-        source = self.exporter.source
-        assert source is not None
-        by_name = {a.name: a for a in node.attribute}
-        targets = [by_name[k].g for k in _graph_names(op)] if _graph_names(op) else listed
-        for index, region in enumerate(op.regions):
-            came = before.regions[index].block
-            target = targets[index]
-            head = GraphProto()
-            _copy_head(source.graphs[came], head)
-            target.CopyFrom(head)
-            self._write_body(op, index, region.block, (source.graphs[came], came), target)
-
-    def _new_bodies(self, op: Operation, listed: Sequence[str], node: NodeProto) -> None:
-        for index, name in enumerate(listed):
-            many = name.endswith("[]")
-            stem = name.removesuffix("[]")
-            attribute = next((a for a in node.attribute if a.name == stem), None)
-            if attribute is None:
-                kind = AttributeProto.GRAPHS if many else AttributeProto.GRAPH
-                attribute = node.attribute.add(name=stem, type=kind)
-            target = attribute.graphs.add() if many else attribute.g
-            target.name = f"{stem}_body"
-            self._write_body(op, index, op.regions[index].block, None, target)
-
-    def _write_body(
-        self, op: Operation, index: int, block: Block, came: tuple[GraphProto, Block] | None, graph: GraphProto
-    ) -> None:
-        inner = GraphWriter(self.exporter, block, self.versions, came, self, Symbols(self.symbols))
-        inner.name_arguments(_body_inputs(op, index))
-        last = block.last_op
-        if not isinstance(last, onnx.YieldOp):
-            raise ModelError(f"a body of {describe(op)} does not end in onnx.Yield")
-        listed = came[0].output if came is not None else ()
-        outputs = inner.body_outputs(list(last.operands), [info.name for info in listed])
-        inner.write(graph, list(zip(last.operands, outputs)))
-        for at, argument in enumerate(block.args):
-            source = came[0].input[at] if came is not None and at < len(came[0].input) else None
-            _add_info(graph.input, inner.name(argument), argument.type, source)
-        for at, value in enumerate(last.operands):
-            name = outputs[at] or inner.name(value)
-            _add_info(graph.output, name, value.type, listed[at] if at < len(listed) else None)
-        inner.keep_declared(graph)
-
-    def body_outputs(self, values: Sequence[SSAValue], listed: Sequence[str]) -> list[str]:
-        """A name for each output that needs a copy, "" for the others, which go by their own.
-
-        The standard wants an output to be made in the body, and each name once; what the file has is kept all the same.
-        """
-        outputs: list[str] = []
-        seen: set[SSAValue] = set()
-        for at, value in enumerate(values):
-            as_came = at < len(listed) and _wanted_name(value) == listed[at]
-            made_here = isinstance(value, OpResult) and value.owner.parent is self.block
-            if as_came or (made_here and value not in seen and not isinstance(value.owner, dims.TensorOp)):
-                outputs.append("")
-            else:
-                outputs.append(self.fresh("output"))
-                self._copies.append((value, outputs[-1]))
-            seen.add(value)
-        return outputs
-
-    # Initializers
-
-    def _write_initializers(self, graph: GraphProto) -> None:
-        ops = [op for op in self.block.ops if isinstance(op, onnx.InitializerOp)]
-        for op in ops:
-            self._take(op.result, text_of(op.sym))
-        by_name = {self._names[op.result]: op for op in ops}
-        if self.came is not None:
-            source, block = self.came
-            before = {text_of(op.sym): op for op in block.ops if isinstance(op, onnx.InitializerOp)}
-            fed = {info.name for info in source.input} if _is_main(self.block) else set[str]()
-            for tensor in source.initializer:
-                op = by_name.pop(tensor.name, None)
-                if self._keeps(tensor.name, op, before, fed):
-                    target = graph.initializer.add()
-                    target.CopyFrom(tensor)
-                    self._restore_initializer(target)
-                elif op is not None:
-                    self._new_initializer(graph, tensor.name, op)
-            for sparse in source.sparse_initializer:
-                op = by_name.pop(sparse.values.name, None)
-                if self._keeps(sparse.values.name, op, before, fed):
-                    copy = graph.sparse_initializer.add()
-                    copy.CopyFrom(sparse)
-                    self.exporter.restore_all(copy)
-                elif op is not None:
-                    self._new_initializer(graph, sparse.values.name, op)
-        for name, op in by_name.items():
-            self._new_initializer(graph, name, op)
-
-    def _new_initializer(self, graph: GraphProto, name: str, op: onnx.InitializerOp) -> None:
-        value = op.value
-        if isinstance(value, SparseAttr):
-            graph.sparse_initializer.append(sparse_proto(value, self.exporter.weights, name))
-        else:
-            graph.initializer.append(tensor_proto(value, self.exporter.weights, name))
-
-    def _keeps(
-        self,
-        name: str,
-        op: onnx.InitializerOp | None,
-        before: Mapping[str, onnx.InitializerOp],
-        fed: set[str],
-    ) -> bool:
-        """Whether the file's initializer stands as it came. `op` is the one of that name now."""
-        came = before.get(name)
-        if came is None:
-            return True  # one that the reader leaves out: an input of the same name hides it
-        if op is None:
-            return name in fed and self._ir_version() >= 4  # nothing reads it any more, but a caller may still feed it
-        return op.properties == came.properties
-
-    def _ir_version(self) -> int:
-        assert self.exporter.source is not None
-        return self.exporter.source.proto.ir_version
-
-    def _restore_initializer(self, tensor: TensorProto) -> None:
-        self.exporter.restore(tensor)
-        if self.exporter.embed_external and tensor.data_location == TensorProto.EXTERNAL:
-            op = _constant_named(self.block, tensor.name)
-            if op is not None:
-                tensor.CopyFrom(tensor_proto(op.value, self.exporter.weights, tensor.name))
-
-    def _restore_attribute(self, attribute: AttributeProto) -> None:
-        if attribute.HasField("t"):
-            self.exporter.restore(attribute.t)
-        for tensor in attribute.tensors:
-            self.exporter.restore(tensor)
-        if attribute.HasField("sparse_tensor"):
-            self.exporter.restore_all(attribute.sparse_tensor)
-        for sparse in attribute.sparse_tensors:
-            self.exporter.restore_all(sparse)
-
-    def keep_declared(self, graph: GraphProto) -> None:
-        """Keeps the file's declarations of values that are still there."""
-        if self.came is None:
-            return
-        source = self.came[0]
-        before = _all_names(source)
-        now = _all_names(graph)
-        kept = [info for info in source.value_info if info.name in now or info.name not in before]
-        graph.value_info.extend(kept)
-
-
-# Reading the IR
-
-
-def onnx_node(op: Operation | None) -> int | None:
-    """The node of the file that the op is, if it is one."""
-    found = op.attributes.get("onnx.node") if op is not None else None
-    return plain(found) if found is not None else None
-
-
-def _is_untouched(op: Operation, before: Operation) -> bool:
-    """Whether the op is what the file's node gives: by its class, attributes and arity, whatever its operands are."""
-    return (
-        type(op) is type(before)
-        and op.properties == before.properties
-        and len(op.operands) == len(before.operands)
-        and len(op.results) == len(before.results)
-        and len(op.regions) == len(before.regions)
-    )
-
-
-def _formal(op: Operation) -> tuple[Sequence[SSAValue | None], Sequence[SSAValue | None]]:
-    if isinstance(op, onnx.OnnxOp | onnx.PositionedOp):
-        return op.formal_operands(), op.formal_results()
-    return list(op.operands), list(op.results)
-
-
-def _node_id(op: Operation, otherwise: int) -> int:
-    found = onnx_node(op)
-    found = part_of(op) if found is None else found
-    return otherwise if found is None else found
-
-
-def _graph_names(op: Operation) -> list[str]:
-    """The names of the graph attributes that an op's regions are, in order; empty where it has lists of graphs."""
-    if isinstance(op, onnx.OnnxOp):
-        graphs = [k for k, spec in op.SCHEMA.attributes.items() if spec.kind == "GRAPH"]
-        return [k for k, region in zip(graphs, op.formal_regions()) if region is not None]
-    found = op.properties.get("graphs")
-    listed = [text_of(entry) for entry in found] if isinstance(found, ArrayAttr) else []
-    return [] if any(name.endswith("[]") for name in listed) else listed
-
-
-def _body_inputs(op: Operation, index: int) -> list[str]:
-    found = op.attributes.get(names.INPUTS)
-    if not isinstance(found, ArrayAttr) or index >= len(found):
-        return []
-    entry = found.data[index]
-    return [text_of(name) for name in entry] if isinstance(entry, ArrayAttr) else []
-
-
-def _wanted_name(value: SSAValue) -> str | None:
-    owner = value.owner
-    return text_of(owner.sym) if isinstance(owner, onnx.InitializerOp) else value_name(value)
-
-
-def _block_of(value: SSAValue) -> Block | None:
-    owner = value.owner
-    return owner if isinstance(owner, Block) else owner.parent
-
-
-def _constant_named(block: Block, name: str) -> onnx.InitializerOp | None:
-    for op in block.ops:
-        if isinstance(op, onnx.InitializerOp) and text_of(op.sym) == name:
-            return op
-    return None
-
-
-def _within(op: Operation, ops: set[int]) -> bool:
-    """Whether the op is one of those, or in a body of one."""
-    current: Operation | None = op
-    while current is not None:
-        if id(current) in ops:
-            return True
-        current = current.parent_op()
-    return False
-
-
-def _reads(block: Block, value: SSAValue) -> bool:
-    return any(use.operation is op for use in value.uses for op in block.walk())
-
-
-def _is_main(block: Block) -> bool:
-    return isinstance(block.parent_op(), FuncOp)
-
-
-def _functions(op: Operation) -> Iterator[FuncOp]:
-    root: Operation = op
-    while (parent := root.parent_op()) is not None:
-        root = parent
-    assert isinstance(root, ModuleOp)
-    return (f for f in root.ops if isinstance(f, FuncOp))
-
-
-def _names_in(module: ModuleOp) -> set[str]:
-    """All names that values of the module have or want."""
-    found: set[str] = set()
-    for op in module.walk():
-        if isinstance(op, onnx.InitializerOp):
-            found.add(text_of(op.sym))
-        for key in ("onnx.names", names.INPUTS, names.OUTPUTS):
-            found |= _texts(op.attributes.get(key))
-    return found
-
-
-def _texts(attribute: Attribute | None) -> set[str]:
-    if not isinstance(attribute, ArrayAttr):
-        return set()
-    found: set[str] = set()
-    for entry in cast("ArrayAttr[Attribute]", attribute):
-        found |= _texts(entry) if isinstance(entry, ArrayAttr) else {text_of(entry)}
-    return found
-
-
-# Writing protos
-
-
-def _copy_head(source: GraphProto, target: GraphProto) -> None:
-    """Copies a graph's own fields, without its nodes, initializers, inputs, outputs and declarations."""
-    for descriptor, value in source.ListFields():
-        if descriptor.name in ("name", "doc_string"):
-            setattr(target, descriptor.name, value)
-        elif descriptor.name in ("quantization_annotation", "metadata_props"):
-            getattr(target, descriptor.name).MergeFrom(value)
-
-
-def _copy_notes(source: NodeProto, target: NodeProto) -> None:
-    """Copies what says who a node is."""
-    if source.HasField("name"):
-        target.name = source.name
-    if source.HasField("doc_string"):
-        target.doc_string = source.doc_string
-    target.metadata_props.MergeFrom(source.metadata_props)
-
-
-def _add_info(target: Any, name: str, type_: Attribute, source: ValueInfoProto | None) -> None:
-    info: ValueInfoProto = target.add()
-    if source is not None:
-        info.CopyFrom(source)
-    else:
-        info.type.CopyFrom(type_proto_of(type_))
-    if source is None or info.name != name:
-        info.name = name
-
-
-def _trimmed(listed: Sequence[str]) -> list[str]:
-    found = list(listed)
-    while found and not found[-1]:
-        found.pop()
-    return found
-
-
-def _all_names(graph: GraphProto) -> set[str]:
-    found = {info.name for info in (*graph.input, *graph.output)}
-    found |= {t.name for t in graph.initializer} | {t.values.name for t in graph.sparse_initializer}
-    return found | {name for node in graph.node for name in node.output}
-
-
-def _kind(spec: AttributeSpec | None) -> str:
-    return spec.kind if spec is not None else ""
-
-
-def _tensors_in(message: Message) -> Iterator[TensorProto]:
-    """All tensors in a message."""
-    if isinstance(message, TensorProto):
-        yield message
-        return
-    for descriptor, value in message.ListFields():
-        if descriptor.message_type is None:
-            continue
-        for inner in value if descriptor.is_repeated else (value,):
-            yield from _tensors_in(inner)
-
-
-def _refuse_unknown(proto: ModelProto) -> None:
-    """Raises ModelError where the file has fields that this version of ONNX does not know."""
-    known = ModelProto()
-    known.CopyFrom(proto)
-    known.DiscardUnknownFields()
-    if known.ByteSize() != proto.ByteSize():
-        raise ModelError("the file has fields that this version of ONNX does not know; writing it would lose them")
-
-
-@lru_cache(maxsize=4096)
-def _schema_then(domain: str, op_type: str, version: int) -> defs.OpSchema | None:
-    return defs.get_schema(op_type, version, domain) if defs.has(op_type, version, domain) else None
-
-
-def _check_expressible(
-    op: onnx.OnnxOp, then: defs.OpSchema, inputs: list[str], outputs: list[str], attributes: Mapping[str, Attribute]
-) -> None:
-    """Raises UnsupportedError where the op uses what its operator did not have then."""
-    problem = None
-    unknown = [name for name in attributes if name not in then.attributes]
-    if unknown:
-        problem = f"it had no attribute '{unknown[0]}'"
-    elif len(_trimmed(inputs)) > then.max_input:
-        problem = f"it had {then.max_input} inputs"
-    elif len(_trimmed(outputs)) > then.max_output:
-        problem = f"it had {then.max_output} outputs"
-    if problem:
-        raise UnsupportedError(f"{describe(op)} cannot be written as of version {then.since_version}: {problem}")
-
-
-def _set_text(name: str) -> Any:
-    def write(proto: ModelProto, value: Attribute | None) -> None:
-        proto.ClearField(cast("Any", name))
-        if value is not None:
-            setattr(proto, name, text_of(value))
-
-    return write
-
-
-def _set_number(name: str) -> Any:
-    def write(proto: ModelProto, value: Attribute | None) -> None:
-        proto.ClearField(cast("Any", name))
-        if value is not None:
-            setattr(proto, name, plain(value))
-
-    return write
-
-
-def _set_opsets(proto: ModelProto, value: Attribute | None) -> None:
-    del proto.opset_import[:]
-    for domain, version in plain(value) if value is not None else ():
-        proto.opset_import.add(domain=domain, version=version)
-
-
-def _set_metadata(proto: ModelProto, value: Attribute | None) -> None:
-    del proto.metadata_props[:]
-    for key, text in plain(value) if value is not None else ():
-        proto.metadata_props.add(key=key, value=text)
-
-
-_HEADER: dict[str, Any] = {
-    names.IR_VERSION: _set_number("ir_version"),
-    names.OPSETS: _set_opsets,
-    "onnx.producer_name": _set_text("producer_name"),
-    "onnx.producer_version": _set_text("producer_version"),
-    "onnx.domain": _set_text("domain"),
-    "onnx.doc_string": _set_text("doc_string"),
-    "onnx.model_version": _set_number("model_version"),
-    "onnx.metadata": _set_metadata,
-}

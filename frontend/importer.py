@@ -11,14 +11,10 @@ import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
-from functools import lru_cache
-from heapq import heappop, heappush
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
-from google.protobuf.descriptor import FieldDescriptor
-from google.protobuf.message import DecodeError, Message
 from onnx import (
     AttributeProto,
     FunctionProto,
@@ -30,17 +26,22 @@ from onnx import (
 )
 from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, ModuleOp, StringAttr, SymbolRefAttr, UnitAttr
 from xdsl.dialects.func import FuncOp, ReturnOp
-from xdsl.ir import Attribute, Block, BlockArgument, Operation, Region, SSAValue
+from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
 from ..dialects import onnx
 from ..dialects.onnx import model as names
 from ..dialects.onnx.attributes import float_attr, floats_attr, int_attr, ints_attr, key_of, string_attr, strings_attr
 from ..dialects.onnx.declared import DECLARED, Declared, DeclaredAttr
 from ..dialects.onnx.nodes import NodeInfo, NodeTableAttr
-from ..dialects.onnx.schema import Arity, Schema, add_segments
+from ..dialects.onnx.schema import add_segments
 from ..dialects.onnx.types import UNKNOWN, RefAttr
 from ..runtime.errors import ModelError, UnsupportedError
 from ..semantics.weights import File, WeightStore, map_file
+from .damage import parse, refuse_bad_text
+from .header import header_of
+from .operators import Resolved, between, check_operands, newest_versions, resolve, result_types, specs_of
+from .order import count_nodes, execution_order, title
+from .scope import NotYet, Scope, needed
 from .source_lines import scope_and_line
 from .tensors import Tensors
 from .types import InputTypes, declared, loose_type
@@ -73,60 +74,6 @@ def open_source(source: str | Path | bytes | ModelProto) -> File:
     return File(source if isinstance(source, bytes) else source.SerializeToString(deterministic=True))
 
 
-class Scope:
-    """The values that names stand for, in a graph and those around it."""
-
-    def __init__(self, outer: Scope | None = None) -> None:
-        self._outer = outer
-        self._values: dict[str, SSAValue] = {}
-
-    def find(self, name: str) -> SSAValue | None:
-        """The value of a name, the innermost; None where there is none."""
-        scope: Scope | None = self
-        while scope is not None:
-            value = scope._values.get(name)
-            if value is not None:
-                return value
-            scope = scope._outer
-        return None
-
-    def define(self, name: str, value: SSAValue) -> None:
-        """Gives a value its name. Raises ModelError where this graph has the name already."""
-        if name in self._values:
-            raise ModelError(f"the name '{name}' is given to two values of one graph")
-        self._values[name] = value
-        value.name_hint = hint_of(name)
-
-    def is_argument(self, name: str) -> bool:
-        """Whether the name is an input of this graph, so that an initializer of that name is only a default."""
-        return isinstance(self._values.get(name), BlockArgument)
-
-    def own_names(self) -> Collection[str]:
-        """The names that this graph has given so far."""
-        return self._values.keys()
-
-    def all_names(self) -> list[str]:
-        """All names that can be seen."""
-        return [*self._values, *(self._outer.all_names() if self._outer is not None else ())]
-
-
-class _NotYet(Exception):
-    """A node reads a name that no value has so far; perhaps a later node defines it."""
-
-    def __init__(self, name: str, where: str) -> None:
-        super().__init__(name)
-        self.name = name
-        self.where = where
-
-
-class _Resolved(NamedTuple):
-    """A node's operator: the schema of its version, our class, and whether the node reads the same in the newest."""
-
-    schema: defs.OpSchema
-    op: type[onnx.OnnxOp]
-    fits: bool
-
-
 @dataclass
 class Reader:
     """Reads one model. Afterwards `module` and `weights` are the result, and the rest tells what came from where."""
@@ -153,7 +100,7 @@ class Reader:
             raise ModelError("two local functions have the same domain, name and overload")
         try:
             self.module = self._module()
-        except _NotYet as missing:
+        except NotYet as missing:
             raise ModelError(f"{missing.where} reads '{missing.name}', which nothing defines") from None
         except (TypeError, AttributeError, UnicodeDecodeError):
             refuse_bad_text(self.proto)  # protobuf gives a string that is no UTF-8 as bytes
@@ -176,7 +123,7 @@ class Reader:
         if not versions and ir_version < 3:
             versions[""] = 1  # IR versions 1 and 2 had no imports
         for domain, version in versions.items():
-            newest = _newest_versions().get(domain)
+            newest = newest_versions().get(domain)
             if newest is not None and version > newest:
                 title = domain or "ai.onnx"
                 raise UnsupportedError(f"the model is of opset {version} of {title}; this version knows {newest}")
@@ -189,7 +136,7 @@ class Reader:
         block = Block(arg_types=[types.type_of(info) for info in arguments])
         scope = Scope()
         for argument, info in zip(block.args, arguments):
-            scope.define(_needed(info.name, "an input of the graph"), argument)
+            scope.define(needed(info.name, "an input of the graph"), argument)
         listed = {i.name for i in graph.input} if self.proto.ir_version >= 4 else set[str]()
         outputs = self._graph(graph, block, scope, opsets, overridable=listed)
         block.add_op(ReturnOp(*outputs))
@@ -205,12 +152,12 @@ class Reader:
         block = Block(arg_types=[UNKNOWN] * len(proto.input))
         scope = Scope()
         for argument, name in zip(block.args, proto.input):
-            scope.define(_needed(name, f"an input of function '{proto.name}'"), argument)
+            scope.define(needed(name, f"an input of function '{proto.name}'"), argument)
         opsets = self._opsets(proto.opset_import, self.proto.ir_version)
         try:
             self._nodes(proto.node, block, scope, opsets)
             outputs = [self._output(scope, name) for name in proto.output]
-        except _NotYet as missing:
+        except NotYet as missing:
             raise ModelError(f"function '{proto.name}': {missing.where} reads '{missing.name}', undefined") from None
         block.add_op(ReturnOp(*outputs))
         types = ([UNKNOWN] * len(proto.input), [v.type for v in outputs])
@@ -259,12 +206,12 @@ class Reader:
 
     def _define_initializer(self, op: onnx.InitializerOp, name: str, block: Block, scope: Scope) -> None:
         block.add_op(op)
-        scope.define(_needed(name, "an initializer"), op.result)
+        scope.define(needed(name, "an initializer"), op.result)
 
     def _output(self, scope: Scope, name: str) -> SSAValue:
         value = scope.find(name)
         if value is None:
-            raise _NotYet(name, "the graph's output list")
+            raise NotYet(name, "the graph's output list")
         return value
 
     def _nodes(self, protos: Sequence[NodeProto], block: Block, scope: Scope, opsets: Mapping[str, int]) -> None:
@@ -277,7 +224,7 @@ class Reader:
         first = self._next_id  # ids follow the file, whatever the order of execution
         starts = [first]
         for proto in protos:
-            starts.append(starts[-1] + _count(proto))
+            starts.append(starts[-1] + count_nodes(proto))
         for index in order:
             self._next_id = starts[index]
             self._node(protos[index], block, scope, opsets)
@@ -299,7 +246,7 @@ class Reader:
             if symbol is not None:
                 op = self._call(proto, symbol, operands, scope, opsets)
             else:
-                resolved = _resolve(domain, op_type, opsets.get(domain))
+                resolved = resolve(domain, op_type, opsets.get(domain))
                 if resolved is None:
                     op = self._custom(proto, domain, operands, scope, opsets)
                 elif resolved.fits:
@@ -307,7 +254,7 @@ class Reader:
                 else:
                     op = self._versioned(proto, domain, resolved, operands, scope, opsets)
         except ModelError as error:
-            raise ModelError(f"{_title(proto)}: {error}") from None
+            raise ModelError(f"{title(proto)}: {error}") from None
         op.attributes["origin"] = ints_attr((node,))
         op.attributes["onnx.node"] = int_attr(node)
         op.attributes["onnx.names"] = strings_attr(proto.output)
@@ -324,21 +271,21 @@ class Reader:
         if value is None:
             close = get_close_matches(name, scope.all_names(), 1, 0.8)
             hint = f" (there is '{close[0]}')" if close else ""
-            raise _NotYet(name + hint, _title(proto))
+            raise NotYet(name + hint, title(proto))
         return value
 
     def _standard(
         self,
         proto: NodeProto,
-        resolved: _Resolved,
+        resolved: Resolved,
         operands: list[SSAValue | None],
         scope: Scope,
         opsets: Mapping[str, int],
     ) -> onnx.OnnxOp:
         cls, schema = resolved.op, resolved.op.SCHEMA
-        _check_operands(operands, schema)
+        check_operands(operands, schema)
         properties, regions, bodies = self._attributes(proto, resolved.schema, scope, opsets)
-        types = _result_types(proto.output, schema)
+        types = result_types(proto.output, schema)
         if cls is onnx.ConstantOp:
             types = [self._constant_type(proto)]
         found = [regions.get(name) for name, spec in schema.attributes.items() if spec.kind == "GRAPH"]
@@ -363,16 +310,16 @@ class Reader:
         self,
         proto: NodeProto,
         domain: str,
-        resolved: _Resolved,
+        resolved: Resolved,
         operands: list[SSAValue | None],
         scope: Scope,
         opsets: Mapping[str, int],
     ) -> onnx.VersionedOp:
         schema = resolved.schema
         if not schema.min_input <= len(operands) <= schema.max_input:
-            raise ModelError(f"has {len(operands)} inputs, not {_between(schema.min_input, schema.max_input)}")
+            raise ModelError(f"has {len(operands)} inputs, not {between(schema.min_input, schema.max_input)}")
         if not schema.min_output <= len(proto.output) <= schema.max_output:
-            raise ModelError(f"has {len(proto.output)} outputs, not {_between(schema.min_output, schema.max_output)}")
+            raise ModelError(f"has {len(proto.output)} outputs, not {between(schema.min_output, schema.max_output)}")
         attributes, regions, bodies = self._attributes(proto, schema, scope, opsets)
         properties: dict[str, Attribute] = {
             "domain": string_attr(domain),
@@ -423,7 +370,7 @@ class Reader:
         for attribute in proto.attribute:
             value, inner = self._value(attribute, scope, opsets, [])
             if inner:
-                raise UnsupportedError(f"{_title(proto)} passes a graph to a local function")
+                raise UnsupportedError(f"{title(proto)} passes a graph to a local function")
             _put(values, key_of(attribute.name), value)
         properties: dict[str, Attribute] = {
             "callee": SymbolRefAttr(symbol),
@@ -441,7 +388,7 @@ class Reader:
         values: dict[str, Attribute] = {}
         regions: dict[str, Region] = {}
         bodies: dict[str, _Body] = {}
-        specs = _specs(schema)
+        specs = specs_of(schema)
         for attribute in proto.attribute:
             name, kind = attribute.name, _kind(attribute)
             expected = specs.get(name)
@@ -511,7 +458,7 @@ class Reader:
         block = Block(arg_types=[UNKNOWN] * len(graph.input))
         inner = Scope(scope)
         for argument, info in zip(block.args, graph.input):
-            inner.define(_needed(info.name, "an input of a body"), argument)
+            inner.define(needed(info.name, "an input of a body"), argument)
         block.add_op(onnx.YieldOp.make(self._graph(graph, block, inner, opsets)))
         listed = _declared([*graph.input, *graph.output, *graph.value_info])
         return Region(block), _Body([i.name for i in graph.input], listed)
@@ -547,84 +494,6 @@ def _declared(infos: Iterable[ValueInfoProto], constants: Collection[str] = ()) 
         if entry is not None:
             found.setdefault(info.name, entry)
     return found
-
-
-# Operators
-
-
-@lru_cache(maxsize=4096)
-def _resolve(domain: str, op_type: str, version: int | None) -> _Resolved | None:
-    """The operator of that name in that opset; None where there is none."""
-    op = onnx.OP_BY_NAME.get((domain, op_type))
-    if op is None or version is None:
-        return None
-    try:
-        schema = defs.get_schema(op_type, version, domain)
-    except defs.SchemaError:
-        return None
-    if schema.deprecated and defs.has(op_type, schema.since_version - 1, domain):
-        schema = defs.get_schema(op_type, schema.since_version - 1, domain)  # what it was when it was one
-    return _Resolved(schema, op, schema.since_version >= op.SCHEMA.compatible)
-
-
-@lru_cache(maxsize=1)
-def _newest_versions() -> dict[str, int]:
-    newest: dict[str, int] = {}
-    for op in onnx.OPS:
-        newest.setdefault(op.SCHEMA.domain, 0)
-    known = {"": defs.onnx_opset_version(), "ai.onnx.ml": defs.onnx_ml_opset_version()}
-    return {domain: known[domain] for domain in newest if domain in known}
-
-
-class _Spec(NamedTuple):
-    kind: str
-    required: bool
-
-
-@lru_cache(maxsize=4096)
-def _specs_of(domain: str, op_type: str, version: int) -> dict[str, _Spec]:
-    schema = defs.get_schema(op_type, version, domain)
-    return {name: _Spec(str(a.type).rpartition(".")[2], a.required) for name, a in schema.attributes.items()}
-
-
-def _specs(schema: defs.OpSchema) -> dict[str, _Spec]:
-    return _specs_of(schema.domain, schema.name, schema.since_version)
-
-
-def _check_operands(operands: list[SSAValue | None], schema: Schema) -> None:
-    formals = schema.inputs
-    for index, formal in enumerate(formals):
-        if formal.arity is Arity.SINGLE and (index >= len(operands) or operands[index] is None):
-            raise ModelError(f"lacks its input {index} ('{formal.name}')")
-    variadic = bool(formals) and formals[-1].arity is Arity.VARIADIC
-    fixed = len(formals) - variadic
-    rest = operands[fixed:]
-    if variadic and None in rest:
-        raise ModelError(f"its input {fixed + rest.index(None)} has no name")
-    if not variadic and any(v is not None for v in rest):
-        raise ModelError(f"has {len(operands)} inputs, not {_between(schema.min_inputs, fixed)}")
-    if len(operands) < schema.min_inputs:
-        raise ModelError(f"has {len(operands)} inputs, and needs {schema.min_inputs}")
-
-
-def _result_types(listed: Sequence[str], schema: Schema) -> list[Attribute | None]:
-    formals = schema.outputs
-    variadic = bool(formals) and formals[-1].arity is Arity.VARIADIC
-    if len(listed) > len(formals) and not variadic and any(listed[len(formals) :]):
-        raise ModelError(f"has {len(listed)} outputs, not {_between(schema.min_outputs, len(formals))}")
-    if len(listed) < schema.min_outputs:
-        raise ModelError(f"has {len(listed)} outputs, and needs {schema.min_outputs}")
-    types: list[Attribute | None] = []
-    for index, name in enumerate(listed if variadic else listed[: len(formals)]):
-        needed = index >= len(formals) or formals[index].arity is not Arity.OPTIONAL
-        types.append(UNKNOWN if name or needed else None)
-    return types
-
-
-def _between(least: int, most: int) -> str:
-    if most > 1 << 20:
-        return f"at least {least}"
-    return str(least) if least == most else f"{least} to {most}"
 
 
 # Attributes' values
@@ -681,31 +550,6 @@ def _frozen(values: Iterable[Any], dtype: Any) -> np.ndarray[Any, Any]:
 # Names
 
 
-@lru_cache(maxsize=65536)
-def hint_of(name: str) -> str | None:
-    """A value's name as xDSL admits it after `%`, and prints it so that it parses back.
-
-    xDSL takes `_7` at the end for its own suffix, drops it, and may then give two values one name.
-    """
-    text = re.sub(r"_(?=\d+$)", ".", re.sub(r"[^A-Za-z0-9_$.-]", "_", name))
-    return f"v{text}" if text[:1].isdigit() or text[:1] in "-." else text or None
-
-
-def _needed(name: str, what: str) -> str:
-    if not name:
-        raise ModelError(f"{what} has no name")
-    return name
-
-
-def _title(proto: NodeProto) -> str:
-    return f"node '{proto.name}' ({proto.op_type})" if proto.name else _title_by_output(proto)
-
-
-def _title_by_output(proto: NodeProto) -> str:
-    output = next((name for name in proto.output if name), "")
-    return f"the node {proto.op_type} that makes '{output}'" if output else f"a node {proto.op_type}"
-
-
 def _identity(proto: FunctionProto) -> tuple[str, str, str]:
     return proto.domain, proto.name, proto.overload
 
@@ -713,103 +557,3 @@ def _identity(proto: FunctionProto) -> tuple[str, str, str]:
 def _symbol(proto: FunctionProto, index: int) -> str:
     text = re.sub(r"[^A-Za-z0-9_.$]", "_", f"{proto.domain}.{proto.name}.{proto.overload}".strip("."))
     return f"f{index}.{text}"
-
-
-def header_of(proto: ModelProto) -> dict[str, Attribute]:
-    """The module attributes for what a model says of itself."""
-    header: dict[str, Attribute] = {
-        names.IR_VERSION: int_attr(proto.ir_version),
-        names.OPSETS: names.opsets_attr([(o.domain, o.version) for o in proto.opset_import]),
-    }
-    for key in ("producer_name", "producer_version", "domain", "doc_string"):
-        if getattr(proto, key):
-            header[f"onnx.{key}"] = string_attr(getattr(proto, key))
-    if proto.model_version:
-        header["onnx.model_version"] = int_attr(proto.model_version)
-    if proto.metadata_props:
-        rows = [ArrayAttr([string_attr(entry.key), string_attr(entry.value)]) for entry in proto.metadata_props]
-        header["onnx.metadata"] = ArrayAttr(rows)
-    return header
-
-
-def parse(data: bytes) -> ModelProto:
-    """The proto of a model's bytes. Raises ModelError where they are none."""
-    if not data:
-        raise ModelError("the file is empty")
-    try:
-        return ModelProto.FromString(data)
-    except DecodeError as error:
-        raise ModelError(f"the file is no ONNX model, or damaged: {error}") from None
-
-
-def refuse_bad_text(message: Message, where: str = "the model") -> None:
-    """Raises ModelError where a text in the message is no UTF-8."""
-    for descriptor, value in message.ListFields():
-        for entry in value if descriptor.is_repeated else (value,):
-            if isinstance(entry, Message):
-                refuse_bad_text(entry, f"{where}.{descriptor.name}")
-            elif descriptor.type == FieldDescriptor.TYPE_STRING and isinstance(entry, bytes):
-                raise ModelError(f"the file is damaged: a text in {where}.{descriptor.name} is no UTF-8: {entry[:40]}")
-
-
-# Order
-
-
-def execution_order(protos: Sequence[NodeProto], known: Collection[str] = ()) -> list[int] | None:
-    """The order to run nodes in, as close as can be to the file's; None where that is the file's.
-
-    The standard wants nodes sorted; some files are not.  `known` are names that no node has to make.  Raises ModelError
-    where nodes wait for each other.
-    """
-    maker: dict[str, int] = dict.fromkeys(known, -1)
-    for index, proto in enumerate(protos):
-        for name in proto.output:
-            maker.setdefault(name, index)
-    maker[""] = -1
-    waits = [{maker[name] for name in names_read(proto) if maker.get(name, -1) >= 0} for proto in protos]
-    if all(not found or max(found) < index for index, found in enumerate(waits)):
-        return None
-    order: list[int] = []
-    done: set[int] = set()
-    users: dict[int, list[int]] = {}
-    for index, found in enumerate(waits):
-        for before in found:
-            users.setdefault(before, []).append(index)
-    missing = [len(found) for found in waits]
-    ready = [index for index, count in enumerate(missing) if not count]
-    while ready:
-        index = heappop(ready)
-        order.append(index)
-        done.add(index)
-        for user in users.get(index, ()):
-            missing[user] -= 1
-            if not missing[user]:
-                heappush(ready, user)
-    if len(order) < len(protos):
-        left = [_title(proto) for index, proto in enumerate(protos) if index not in done]
-        raise ModelError(f"nodes wait for each other: {', '.join(left[:3])}{', ...' if len(left) > 3 else ''}")
-    return order
-
-
-def names_read(proto: NodeProto) -> Iterable[str]:
-    """The names that a node reads, those that its bodies take from around it included."""
-    found = list(proto.input)
-    for attribute in proto.attribute:
-        if attribute.type in (AttributeProto.GRAPH, AttributeProto.GRAPHS, AttributeProto.UNDEFINED):
-            for graph in (*((attribute.g,) if attribute.HasField("g") else ()), *attribute.graphs):
-                found += _captures(graph)
-    return found
-
-
-def _captures(graph: GraphProto) -> set[str]:
-    inside = {i.name for i in graph.input} | {t.name for t in graph.initializer}
-    inside |= {name for node in graph.node for name in node.output}
-    read = {name for node in graph.node for name in names_read(node)} | {o.name for o in graph.output}
-    return read - inside
-
-
-def _count(proto: NodeProto) -> int:
-    """The node and all nodes of its bodies."""
-    inner = (a for a in proto.attribute if a.HasField("g") or a.graphs)
-    graphs = (g for a in inner for g in (*((a.g,) if a.HasField("g") else ()), *a.graphs))
-    return 1 + sum(_count(node) for graph in graphs for node in graph.node)
