@@ -136,10 +136,9 @@ class EntryBuilder:
         self.error = b.load_at(self.context, WORD * Slot.ERROR, PTR)
         b.store_at(b.int(ErrorCode.NONE), self.error, WORD * ErrorWord.CODE)
         b.store_at(b.cycles(), self.context, WORD * Slot.LAST_POLL)
-        calls = [len(op.dims.data) + len(op.operands) + len(op.results) + 1 for op in self.main.walk()
+        calls = [len(op.dims.data) + len(op.operands) + len(op.results) + 2 for op in self.main.walk()
                  if isinstance(op, kernel.CallOp)]  # fmt: skip
         self.call_words = b.words(max(calls, default=1))
-        self.scratch_words = b.words(1)
         self.sizes.bind(THREADS, b.load_at(self.context, WORD * Slot.THREADS))
         self._bind_inputs()
         ops = list(self.main.body.block.ops)

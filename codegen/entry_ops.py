@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from xdsl.dialects.builtin import ComplexType, IntegerType, Signedness, TensorType
+from xdsl.dialects.builtin import ArrayAttr, ComplexType, IntegerType, Signedness, StringAttr, TensorType
 from xdsl.ir import Attribute, Operation, SSAValue
+from xdsl.utils.hints import isa
 
 from ..dialects import dims, kernel, onnx
 from ..dialects.dims import Dim, ShapeAttr
@@ -33,7 +34,12 @@ CALLS_BETWEEN_POLLS = 8
 
 
 def call_kernel(e: EntryBuilder, op: Operation) -> None:
-    """Stores dims, inputs, outputs and scratch as the kernel's arguments and calls it."""
+    """Stores dims, inputs, outputs and scratch as the kernel's arguments and calls it.
+
+    A call with `dims.binds` and `dims.upper` (for each symbol, the most that it can be) gives results of a size that
+    only the kernel finds: they get room for the most, and behind them the kernel gets a pointer to int64 words, one for
+    each symbol, which it sets. The content is contiguous for the sizes that were set.
+    """
     assert isinstance(op, kernel.CallOp)
     b = e.b
     name = op.callee.string_value()
@@ -41,12 +47,15 @@ def call_kernel(e: EntryBuilder, op: Operation) -> None:
     if info is None:
         raise EntryError(f"no kernel @{name}")
     homes = homes_of(op, "kernel.outputs", len(op.results))
-    results = [e.home(home, result.type) for home, result in zip(homes, op.results, strict=True)]
+    upper = upper_bounds(op)
+    results = [e.home(home, most(result.type, upper)) for home, result in zip(homes, op.results, strict=True)]
+    found = b.words(len(upper)) if upper else None
     scratch, top = scratch_of(e, op)
     words = [
         *(e.size(dim) for dim in op.dims.data),
         *(e.pointer(value) for value in op.operands),
         *(place.pointer for place in results),
+        *([] if found is None else [found]),
         scratch,
     ]
     for word, value in enumerate(words):
@@ -60,10 +69,40 @@ def call_kernel(e: EntryBuilder, op: Operation) -> None:
     if info.checks:
         e.go_on_if(b.icmp("eq", status, b.int32(0)), e.fail)
         e.check_record()
+    if found is not None:
+        bind_found(e, op, upper, found)
     e.places.update(zip(op.results, results, strict=True))
     e.calls += 1
     if e.calls % CALLS_BETWEEN_POLLS == 0:
         e.poll()
+
+
+def upper_bounds(op: Operation) -> dict[str, Dim]:
+    """The symbols that a kernel sets, with the most that each can be."""
+    binds, upper = op.attributes.get("dims.binds"), op.attributes.get("dims.upper")
+    if binds is None:
+        return {}
+    if not isa(binds, ArrayAttr[StringAttr]) or not isinstance(upper, ShapeAttr) or len(binds) != len(upper.data):
+        raise EntryError(f"{op.name} has dims.binds without as many dims.upper")
+    return {symbol.data: most for symbol, most in zip(binds, upper.data, strict=True)}
+
+
+def most(type_: Attribute, upper: Mapping[str, Dim]) -> Attribute:
+    """The tensor type at its largest."""
+    if not upper or not isinstance(type_, TensorType):
+        return type_
+    return dims.tensor_type(type_.element_type, [dim.subs(upper) for dim in tensor_dims(type_)])
+
+
+def bind_found(e: EntryBuilder, op: Operation, upper: Mapping[str, Dim], found: SSAValue) -> None:
+    """Binds the symbols to what the kernel has set."""
+    b = e.b
+    for index, (symbol, most) in enumerate(upper.items()):
+        value, limit = b.load_at(found, WORD * index), e.size(most)
+        within = b.and_(b.icmp("sge", value, b.int(0)), b.icmp("sle", value, limit))
+        message = f"a kernel found the size {{0}} for {symbol}, which is at most {{1}}"
+        e.guard(within, "guard", message, [value, limit], node_of(op))
+        e.bind_symbol(symbol, value)
 
 
 def scratch_of(e: EntryBuilder, op: Operation) -> tuple[SSAValue, SSAValue | None]:

@@ -285,6 +285,46 @@ def test_scratch_is_planned_or_made_for_the_call(scratch: str) -> None:
         np.testing.assert_array_equal(program(x)["z"], x[::-1])
 
 
+POSITIVE = """
+func.func private @positive(%d0: index, %x: memref<?xf32>, %y: memref<?xf32>, %found: memref<?xi64>) {
+  %zero = arith.constant 0 : index
+  %one = arith.constant 1 : index
+  %nothing = arith.constant 0.0 : f32
+  %count = scf.for %i = %zero to %d0 step %one iter_args(%n = %zero) -> (index) {
+    %a = memref.load %x[%i] : memref<?xf32>
+    %yes = arith.cmpf ogt, %a, %nothing : f32
+    %next = scf.if %yes -> (index) {
+      memref.store %a, %y[%n] : memref<?xf32>
+      %m = arith.addi %n, %one : index
+      scf.yield %m : index
+    } else {
+      scf.yield %n : index
+    }
+    scf.yield %next : index
+  }
+  %long = arith.index_cast %count : index to i64
+  memref.store %long, %found[%zero] : memref<?xi64>
+  func.return
+}"""
+
+
+def test_a_kernel_may_find_the_size_of_its_result() -> None:
+    u = 'tensor<?xf32, #dims.shape<"u0">>'
+    text = main(f"""
+  %p = kernel.call @positive <"N"> (%x) {{kernel.outputs = ["dynamic"], dims.binds = ["u0"],
+    dims.upper = #dims.shape<"UPPER">}} : ({N}) -> {u}
+  %s = kernel.call @add <"u0"> (%p, %p) {{kernel.outputs = ["dynamic"]}} : ({u}, {u}) -> {u}
+  func.return %s : {u}""", f"%x: {N}", u, "0")  # fmt: skip
+    program = load(text.replace("UPPER", "N"), [POSITIVE, ADD])
+    for x in (f32(), f32(-1), f32(1, -2, 3), f32(4, 5)):
+        assert program(x)["z"].tolist() == (2 * x[x > 0]).tolist()
+    wrong = load(text.replace("UPPER", "1"), [POSITIVE, ADD])
+    with pytest.raises(InputError, match="a kernel found the size 2 for u0, which is at most 1"):
+        wrong(f32(1, -2, 3))
+    with pytest.raises(EntryError, match=r"dims.binds without as many dims.upper"):
+        load(text.replace("dims.upper", "other"), [POSITIVE, ADD])
+
+
 def test_a_size_cannot_be_named_like_the_number_of_threads() -> None:
     threads = 'tensor<?xf32, #dims.shape<"threads">>'
     with pytest.raises(EntryError, match="'threads' is the number of threads"):
