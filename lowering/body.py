@@ -147,22 +147,26 @@ class BodyEmitter:
 
     # Memory
 
-    def load(self, place: Storage, indices: Sequence[Value]) -> Value:
-        """The elements at these indices, one a lane."""
+    def load(self, place: Storage, indices: Sequence[Value], *, surely: bool = False) -> Value:
+        """The elements at these indices, one a lane.
+
+        `surely` says that the element is there wherever the indices are known, so that the load may leave a loop that
+        may have no iterations.
+        """
         if isinstance(place, SSAValue):
             return place
         if isinstance(place, Splat):
             return self.builder.literal(place.value)
-        return self.load_at(place, self.offset(place, indices))
+        return self.load_at(place, self.offset(place, indices), surely=surely)
 
-    def load_at(self, place: Buffer, offset: Value) -> Value:
+    def load_at(self, place: Buffer, offset: Value, *, surely: bool = False) -> Value:
         """The elements at these offsets of a buffer."""
         builder = self.builder
         if isinstance(offset, Lanes) and (offset.stride == 0 or self.lanes == 1):
             if not self.guarded:
-                return builder.loaded(
-                    memref.LoadOp, (place.base, builder.index(offset.base)), place.element, place.depth
-                )
+                operands = (place.base, builder.index(offset.base))
+                depth = place.depth if surely else max(place.depth, builder.load_floor())
+                return builder.pure(memref.LoadOp, operands, place.element, least_depth=depth)
         elif isinstance(offset, Lanes) and offset.stride == 1:
             return self._contiguous(place, offset.base)
         elif isinstance(offset, Lanes) and self._shuffles_well(place, offset.stride):

@@ -361,6 +361,10 @@ class LoopBuilder:
     def compare(self, predicate: str, a: Scalar, b: Scalar) -> SSAValue:
         return self.hoisted(arith.CmpiOp(self.index(a), self.index(b), predicate)).result
 
+    def select(self, condition: SSAValue, a: Scalar, b: Scalar) -> SSAValue:
+        """An index by a condition."""
+        return self.pure(arith.SelectOp, (condition, self.index(a), self.index(b)), INDEX)
+
     # Vectors
 
     def broadcast(self, value: SSAValue, lanes: int) -> SSAValue:

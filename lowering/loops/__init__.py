@@ -27,7 +27,7 @@ from ...dialects.target import Target
 from ..body import Buffer, Splat, Storage, row_major
 from ..loop_builder import INDEX, LoopBuilder, ScratchSpace, flat
 from ..template import TemplateContext, whole
-from .generics import Generic, LoweringError, dense_attribute, read_generics, shapes_of, splat_value
+from .generics import Generic, LoweringError, dense_attribute, joint_origin, read_generics, shapes_of, splat_value
 from .nest_emitter import NestEmitter
 from .nests import Nest, plan
 
@@ -53,6 +53,7 @@ class _KernelLowering:
         self.shapes = shapes_of(self.func)
         block = self._signature(returned)
         self.builder = LoopBuilder(block, self.target)
+        self.builder.origin = whole_kernel = joint_origin(self.func.body.block.ops)
         self._place_arguments(block, returned)
         items = self._items()
         steps = plan(items, self.shapes, self.target.l2 // 4)
@@ -61,7 +62,7 @@ class _KernelLowering:
         self._place_views()
         for step in steps:
             self._emit(step)
-        self.builder.origin = None
+        self.builder.origin = whole_kernel
         self.builder.insert(ReturnOp())
         return self._finish(block)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import inf
@@ -12,12 +12,14 @@ from xdsl.dialects.builtin import (
     DYNAMIC_INDEX,
     AnyFloat,
     ArrayAttr,
+    DenseArrayBase,
     DenseIntOrFPElementsAttr,
     FloatAttr,
     IntegerAttr,
     IntegerType,
     TensorType,
     i1,
+    i64,
 )
 from xdsl.dialects.func import FuncOp
 from xdsl.dialects.linalg import ops as linalg
@@ -363,6 +365,13 @@ _SHAPES: dict[type[Operation], Callable[[Operation, dict[SSAValue, tuple[Dim, ..
     linalg.FillOp: _output_shapes,
     kernel.TemplateOp: _output_shapes,
 }
+
+
+def joint_origin(ops: Iterable[Operation]) -> Attribute | None:
+    """The attribute `origin` (node ids) of what is built for several ops: the union."""
+    origins = [op.attributes.get("origin") for op in ops]
+    ids = sorted({i for origin in origins if isinstance(origin, DenseArrayBase) for i in origin.iter_values()})
+    return DenseArrayBase.from_list(i64, ids) if any(origins) else None
 
 
 def splat_value(value: SSAValue) -> IntegerAttr | FloatAttr | SSAValue | None:

@@ -14,7 +14,7 @@ from ...dialects.target import Target
 from .. import policy
 from ..body import Buffer, Lanes, Storage, row_major, vectorizable
 from ..loop_builder import LoopBuilder, Scalar, ScratchSpace
-from .generics import Access, Generic, Shapes
+from .generics import Access, Generic, Shapes, joint_origin
 from .interleaved import InterleavedLoop, Interleaving, find_interleaving, fits
 from .nests import Axis, Nest, Stage, best_vector_axis, merge_loops
 from .points import Points, Row, element_type, generic_cost
@@ -34,6 +34,7 @@ class NestEmitter:
     scratch: dict[SSAValue, SSAValue] = field(default_factory=dict[SSAValue, SSAValue])
 
     def run(self) -> None:
+        self.builder.origin = joint_origin(g.op for g in self.generics)
         if self.nest.pure:
             self._run_pure()
         elif self.nest.columns:
@@ -89,12 +90,28 @@ class NestEmitter:
                 sizes = [builder.dim(e) for e in extents[:count]]
                 grain = self._grain(policy.estimate(extents[count:]) * cycles, inner)
                 lower, upper, thread = stack.enter_context(builder.parallel(_product(builder, sizes), grain))
-                loop = stack.enter_context(builder.loop(lower, upper, nonempty=True))
-                indices += split(builder, loop.index, sizes)
+                indices += self._flattened(stack, lower, upper, sizes)
             for extent in extents[count:]:
                 indices.append(stack.enter_context(builder.loop(0, builder.dim(extent))).index)
             row = Row({axis[-1]: Lanes(i) for axis, i in zip(axes, indices)}, thread, builder.depth)
             yield row, indices[len(axes) :]
+
+    def _flattened(self, stack: ExitStack, lower: SSAValue, upper: SSAValue, sizes: Sequence[Scalar]) -> list[Scalar]:
+        """Opens a loop over a range of several loops' points; gives their indices, which are counted, not divided."""
+        builder = self.builder
+        if len(sizes) == 1:
+            return [stack.enter_context(builder.loop(lower, upper, nonempty=True)).index]
+        first = [builder.index(i) for i in split(builder, lower, sizes)]
+        loop = stack.enter_context(builder.loop(lower, upper, carried=first, nonempty=True))
+        following: list[SSAValue] = []
+        step: Scalar = 1
+        for index, size in zip(reversed(loop.carried), reversed(sizes)):
+            stepped = builder.add(index, step)
+            ends = builder.compare("eq", stepped, size)
+            following.append(builder.select(ends, 0, stepped))
+            step = builder.select(ends, 1, 0)
+        loop.carry(following[::-1])
+        return list(loop.carried)
 
     def _grain(self, cycles: float, inner: Scalar) -> Scalar:
         builder = self.builder

@@ -113,7 +113,7 @@ class Points:
         place = emitter.tensors.get(access.tensor)
         if place is None:
             raise LoweringError(f"a read of a tensor that nothing has written: {access.tensor}")
-        return emitter.load(place, self.at(access))
+        return emitter.load(place, self.at(access), surely=True)
 
     def at(self, access: Access) -> list[Value]:
         """The open loops' indices along the axes of an operand."""

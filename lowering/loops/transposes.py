@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from xdsl.dialects import arith
 from xdsl.ir import SSAValue
 
 from ...dialects.dims import as_dim
@@ -124,8 +123,7 @@ class Block:
         if isinstance(count, int):
             return None if lanes == self.lanes else builder.mask(lanes, self.lanes)
         inside = builder.compare("slt", number, count)
-        chosen = builder.hoisted(arith.SelectOp(inside, builder.index(lanes), builder.index(0))).result
-        return builder.mask(chosen, self.lanes)
+        return builder.mask(builder.select(inside, lanes, 0), self.lanes)
 
     def _point(self, along: Scalar, across: Scalar, mask: SSAValue | None, given: dict[Access, SSAValue]) -> None:
         points = self.points
