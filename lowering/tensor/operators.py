@@ -11,10 +11,11 @@ from xdsl.ir import SSAValue
 
 from ...dialects import onnx
 from ...dialects.dims import Dim, dims_of
-from ...dialects.dims.expression import ONE
+from ...dialects.dims.expression import ONE, ZERO
 from ...semantics.known import constant_value, known_dims
 from .element_kinds import I64, Element, NotLowered, element_of
-from .graph import Combine, Dims, Literal, Node, Pointwise, Reduce, Scalar, Sizes, pointwise, with_unit_axes
+from .graph import Combine, Dims, Literal, Node, Pointwise, Reduce, Scalar, Sizes, View, pointwise, with_unit_axes
+from .index_space import Index
 from .scalars import Scalars
 
 Rule: TypeAlias = "Callable[[Operands], Sequence[Node | None]]"
@@ -141,7 +142,15 @@ def reduced(combine: Combine, x: Node, axes: Sequence[int]) -> Node:
     """The reduction of a node over axes, which are gone from the result."""
     gone = set(axes)
     dims = tuple(d for axis, d in enumerate(x.dims) if axis not in gone)
+    if all(x.dims[axis] is ONE for axis in gone):  # one element each
+        return View(dims, x.element, x, lambda space, index: _with_zeros(index, gone))
     return Reduce(dims, x.element, combine, x, tuple(sorted(gone)))
+
+
+def _with_zeros(index: Index, axes: set[int]) -> Index:
+    """The index with a 0 at each of these axes."""
+    rest = iter(index)
+    return tuple(ZERO if axis in axes else next(rest) for axis in range(len(index) + len(axes)))
 
 
 def reduced_keeping(combine: Combine, x: Node, axes: Sequence[int]) -> Node:
