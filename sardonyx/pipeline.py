@@ -28,8 +28,11 @@ from .rewrites.infer import infer_shapes
 from .rewrites.outline import outline
 from .rewrites.simplify import simplify
 from .rewrites.upgrade import upgrade_opset
-from .runtime.errors import CompilerBug, Error
-from .semantics.facts import Facts
+from .dialects import dims
+from .dialects.dims.expression import DimError
+from .dialects.onnx.model import main_of
+from .runtime.errors import CompilerBug, Error, InputError
+from .semantics.facts import Contradiction, Facts
 from .semantics.weights import WeightStore
 
 
@@ -63,6 +66,21 @@ class Stage:
 
 def _upgrade(state: State) -> None:
     upgrade_opset(state.module, state.weights)
+
+
+def _assume(state: State) -> None:
+    """States what the caller assumes, first of all in `main`: facts for the prover, guards for the program."""
+    ranges = [f"{low} <= {name}" for name, low, _ in state.options.dims]
+    ranges += [f"{name} <= {high}" for name, _, high in state.options.dims]
+    block = main_of(state.module).body.block
+    for condition in reversed((*state.options.assume, *ranges)):
+        op = dims.AssumeOp(condition, "assumed at compile time")
+        if block.first_op is not None:
+            block.insert_op_before(op, block.first_op)
+        try:
+            state.facts.assume(condition)
+        except (DimError, Contradiction) as e:
+            raise InputError(f"assume={condition!r}: {e}") from e
 
 
 def _infer(state: State) -> None:
@@ -153,7 +171,7 @@ LOOPS = KERNELS | {"scf", "vector", "vectorx", "memref", "arith", "math"}
 PIPELINE: tuple[Stage, ...] = (
     Stage(
         "graph",
-        (("upgrade-opset", _upgrade), ("infer-shapes", _infer), ("simplify", _simplify), ("patterns", _user_patterns)),
+        (("upgrade-opset", _upgrade), ("assume", _assume), ("infer-shapes", _infer), ("simplify", _simplify), ("patterns", _user_patterns)),
         GRAPH,
     ),
     Stage("kernels", (("outline-kernels", _outline),), KERNELS),
