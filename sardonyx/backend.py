@@ -6,48 +6,47 @@ https://github.com/onnx/onnx/blob/main/docs/ImplementingAnOnnxBackend.md
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import onnx
 from onnx import helper
 from onnx.backend import base
 
-from .dialects.onnx import OnnxOp
-from .dialects.onnx import model as names
-from .frontend.importer import import_model
-from .rewrites.upgrade import upgrade_opset
+from .program import Program, compile
 from .runtime.errors import InputError, UnsupportedError
-from .semantics.interpreter import Interpreter
 from .semantics.reference import NUMBERS, Value, as_value
 
 
 class SardonyxRep(base.BackendRep):
-    """A model that is ready to run."""
+    """A compiled model.
 
-    def __init__(self, interpreter: Interpreter) -> None:
-        self._interpreter = interpreter
-        main = names.main_of(interpreter.module)
-        self.inputs = names.names_of(main, names.INPUTS)
-        self.outputs = names.names_of(main, names.OUTPUTS)
-        self.hosted = sorted({op.SCHEMA.op_type for op in main.walk() if isinstance(op, OnnxOp)})
-        """The names of the operators that do not run as native code."""
+    `inputs` and `outputs` are names in the model's order, `hosted` the operators that do not run as native code.
+    """
 
-    def run(self, inputs: Any, **kwargs: Any) -> tuple[Value, ...]:
+    def __init__(self, program: Program, given: Sequence[str], listed: Sequence[str]) -> None:
+        self.program = program
+        self.inputs = list(given)
+        self.outputs = [spec.name for spec in program.outputs]
+        self.hosted: list[str] = sorted(set(program.explain().to_dict()["hosted"]))
+        self._listed = list(listed)
+
+    def run(self, inputs: Any, **kwargs: Any) -> tuple[Any, ...]:
         """The outputs in the model's order.
 
-        `inputs` are the inputs in the model's order, or by name in a mapping, or the only one.  Raises InputError for
-        inputs that do not fit, UnsupportedError for operators that we lack.
+        `inputs` are the inputs in the model's order, or by name in a mapping, or the only one; a list that is longer
+        than the inputs without a default has those with one too, in the file's order.  None stands for an optional
+        without a value.  Raises InputError for inputs that do not fit.
         """
         if isinstance(inputs, Mapping):
-            feed = dict(inputs)
+            feed = dict(cast("Mapping[str, object]", inputs))
         else:
-            listed = [inputs] if isinstance(inputs, np.ndarray) else list(inputs)
-            if len(listed) > len(self.inputs):
-                raise InputError(f"{len(listed)} inputs for a model of {len(self.inputs)}")
-            feed = dict(zip(self.inputs, listed))
-        results = self._interpreter.run(feed)
-        return tuple(results[name] for name in self.outputs)
+            values = [inputs] if isinstance(inputs, np.ndarray) else list(inputs)
+            names = self.inputs if len(values) <= len(self.inputs) else self._listed
+            if len(values) > len(names):
+                raise InputError(f"{len(values)} inputs for a model of {len(names)}")
+            feed = dict(zip(names, values))
+        return tuple(self.program.run(None, feed))
 
 
 class SardonyxBackend(base.Backend):
@@ -62,15 +61,20 @@ class SardonyxBackend(base.Backend):
 
     @classmethod
     def prepare(cls, model: onnx.ModelProto, device: str = "CPU", **kwargs: Any) -> SardonyxRep:
-        """The model made ready.  Raises ModelError where it is wrong, UnsupportedError for what we lack."""
+        """The model, compiled; `kwargs` are options of `sardonyx.compile`.
+
+        Raises ModelError where the model is wrong, UnsupportedError for what we lack.
+        """
         if not cls.supports_device(device):
             raise UnsupportedError(f"there is no device {device!r}, only CPU")
-        module, weights = import_model(model)
-        upgrade_opset(module, weights)
-        return SardonyxRep(Interpreter(module, weights))
+        program = compile(model, **kwargs)
+        listed = [value.name for value in model.graph.input]
+        defaults = {tensor.name for tensor in model.graph.initializer}
+        defaults |= {tensor.values.name for tensor in model.graph.sparse_initializer}
+        return SardonyxRep(program, [name for name in listed if name not in defaults], listed)
 
     @classmethod
-    def run_model(cls, model: onnx.ModelProto, inputs: Any, device: str = "CPU", **kwargs: Any) -> tuple[Value, ...]:
+    def run_model(cls, model: onnx.ModelProto, inputs: Any, device: str = "CPU", **kwargs: Any) -> tuple[Any, ...]:
         return cls.prepare(model, device).run(inputs)
 
     @classmethod
@@ -81,7 +85,7 @@ class SardonyxBackend(base.Backend):
         device: str = "CPU",
         outputs_info: Sequence[tuple[Any, Any]] | None = None,
         **kwargs: Any,
-    ) -> tuple[Value, ...]:
+    ) -> tuple[Any, ...]:
         """The outputs of one node, at the newest opset or `opset_version`; `inputs` are its tensors that are there."""
         values = [as_value(v) for v in inputs]
         given = [name for name in node.input if name]
