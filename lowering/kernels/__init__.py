@@ -6,20 +6,39 @@ from collections.abc import Callable
 
 from ...dialects import kernel
 from ..template import TemplateContext
-from . import attention, conv, conv_transpose, integer_product, matmul, recurrent, scan, scatter, topk
+from . import (
+    attention,
+    conv,
+    conv_transpose,
+    determinant,
+    einsum,
+    integer_conv,
+    integer_product,
+    matmul,
+    recurrent,
+    rotary,
+    scan,
+    scatter,
+    topk,
+)
 
 TEMPLATES: dict[str, Callable[[TemplateContext, kernel.TemplateOp], None]] = {
     "attention": attention.build,
     "conv": conv.build,
     "conv_transpose": conv_transpose.build,
+    "convinteger": integer_conv.conv_integer,
     "cumprod": scan.cumprod,
     "cumsum": scan.cumsum,
+    "det": determinant.build,
+    "einsum": einsum.build,
     "gru": recurrent.gru,
     "lstm": recurrent.lstm,
     "matmul": matmul.build,
     "matmulinteger": integer_product.matmul_integer,
+    "qlinearconv": integer_conv.qlinear_conv,
     "qlinearmatmul": integer_product.qlinear_matmul,
     "rnn": recurrent.rnn,
+    "rotaryembedding": rotary.build,
     "scatterelements": scatter.scatter_elements,
     "scatternd": scatter.scatter_nd,
     "topk": topk.build,

@@ -23,17 +23,21 @@ FLIP = 0x80
 
 
 class DotProducts(Products):
-    """Four products of bytes to each 32-bit element: rows are u8, columns are s8."""
+    """Four products of bytes to each 32-bit element: rows are u8 and columns s8, or the other way round."""
 
-    def __init__(self) -> None:
+    rows_signed: bool
+
+    def __init__(self, rows_signed: bool = False) -> None:
         super().__init__(i32)
+        object.__setattr__(self, "rows_signed", rows_signed)
 
     @property
     def fused(self) -> bool:
         return True
 
     def multiply_add(self, e: Emitter, row: SSAValue, column: SSAValue, total: SSAValue) -> SSAValue:
-        return e.dot("u8s8", total, as_bytes(e, row), as_bytes(e, column))
+        first, second = (column, row) if self.rows_signed else (row, column)
+        return e.dot("u8s8", total, as_bytes(e, first), as_bytes(e, second))
 
 
 def as_bytes(e: Emitter, quads: SSAValue) -> SSAValue:
@@ -127,7 +131,7 @@ class BytePacker:
             row = loop.index * 4 * source_pitch + start
             for c in range(0, width, self.lanes):
                 rows = [e.load_vector(self.source, row + source_pitch * i + c, self.lanes) for i in range(4)]
-                e.store_vector(self._turned(self._zipped(rows)), panel, loop.index * width + at + c)
+                e.store_vector(self._turned(zipped(e, rows)), panel, loop.index * width + at + c)
         with e.loop(whole, depth.ceildiv(4)) as loop, e.loop(0, 4) as within, e.loop(0, width) as across:
             k, c = loop.index * 4 + within.index, across.index
             inside = e.both(k.compare("slt", depth), c.compare("slt", columns))
@@ -138,12 +142,13 @@ class BytePacker:
             value = e.select(inside, value, e.constant(0, i8))
             e.store(value, bytes_, ((loop.index * width + at + c) * 4) + within.index)
 
-    def _zipped(self, rows: Sequence[SSAValue]) -> SSAValue:
-        """Four vectors of bytes as one of quads."""
-        e, lanes = self.e, self.lanes
-        order = [i + lanes * half for i in range(lanes) for half in range(2)]
-        pairs = [
-            e.b.insert(vector.BitcastOp(e.shuffle(a, b, order), vector_of(I16, lanes))).result
-            for a, b in (rows[:2], rows[2:])
-        ]
-        return e.b.insert(vector.BitcastOp(e.shuffle(pairs[0], pairs[1], order), vector_of(i32, lanes))).result
+
+def zipped(e: Emitter, rows: Sequence[SSAValue]) -> SSAValue:
+    """Four vectors of bytes as one of quads."""
+    lanes = e.target.lanes(4)
+    order = [i + lanes * half for i in range(lanes) for half in range(2)]
+    pairs = [
+        e.b.insert(vector.BitcastOp(e.shuffle(a, b, order), vector_of(I16, lanes))).result
+        for a, b in (rows[:2], rows[2:])
+    ]
+    return e.b.insert(vector.BitcastOp(e.shuffle(pairs[0], pairs[1], order), vector_of(i32, lanes))).result

@@ -19,6 +19,7 @@ from xdsl.dialects import tensor
 from xdsl.ir import BlockArgument, Operation, SSAValue
 
 from ...dialects import kernel
+from ...dialects.dims import Dim
 from ..loop_builder import INDEX
 from ..policy import GRAIN_CYCLES
 from ..template import TemplateContext
@@ -92,6 +93,7 @@ class ConvBuilder:
             self.height, self.width = self.width, self.height
         self.windows = convolution.windows
         self.x = context.buffer(op.inputs[0])
+        self.reads_input = self.windows.is_plain
         self.flat = self.windows.is_flat and flat_epilogue(context, op, len(self.windows.axes))
 
     def build(self) -> None:
@@ -103,15 +105,33 @@ class ConvBuilder:
         self.row_tiles = self.rows.ceildiv(self.height)
         self.positions = e.dim(self.windows.positions)
         self.position_tiles = self.positions.ceildiv(self.width)
-        self.weights = self.context.buffer(self.op.inputs[1]) if self.packed else self.pack_weights()
-        self.image = PhaseImage(e, self.products, self.windows)
+        self.weights = self.packed_weights() if self.packed else self.pack_weights()
+        self.image = self.make_image()
         self.write_tables()
-        if self.windows.is_plain:
+        if self.reads_input:
             self.all_images(self.x, e.ix(0), e.dim(c.images))
         elif c.groups >= OWN_IMAGE_GROUPS:
             self.own_images()
         else:
             self.shared_images()
+
+    def packed_weights(self) -> SSAValue:
+        """The operand that was packed as a constant."""
+        return self.context.buffer(self.op.inputs[1])
+
+    def make_image(self) -> PhaseImage:
+        return PhaseImage(self.e, self.products, self.windows)
+
+    def image_scratch(self, size: Dim, thread: SSAValue | None) -> SSAValue:
+        """Memory for copied channels, or for a row that is split."""
+        return self.context.scratch(self.products.sums, size, thread)
+
+    def copy(self, channel: Ix, first: Ix, buffer: SSAValue, row: SSAValue | None) -> None:
+        """Copies the input's channel `first + channel` as the buffer's channel `channel`."""
+        e = self.e
+        plane = e.dim(product([a.size for a in self.windows.axes]))
+        at = channel * e.dim(self.windows.channel)
+        self.image.copy_channel(self.x, (channel + first) * plane, buffer, at, row)
 
     def write_tables(self) -> None:
         """What taps add to a position; no table where there is one tap."""
@@ -143,7 +163,7 @@ class ConvBuilder:
     def all_images(self, buffer: SSAValue, first: Ix, count: Ix) -> None:
         """Tiles of images in a buffer of all their channels, in parallel."""
         e, c = self.e, self.convolution
-        channel = e.dim(product([a.size for a in self.windows.axes]) if self.windows.is_plain else self.windows.channel)
+        channel = e.dim(product([a.size for a in self.windows.axes]) if self.reads_input else self.windows.channel)
         parts = c.groups * self.output_phases
         extent = count * parts * self.position_tiles * self.row_tiles
         work = self.steps * (self.tile.rows * self.tile.vectors // 2 + 1)
@@ -172,9 +192,8 @@ class ConvBuilder:
         chunk = self.images_at_once()
         # vectors of the last position and tap may reach behind the last channel
         size = self.windows.channel * channels * chunk + self.width
-        buffer = self.context.scratch(self.products.sums, size)
-        plane, channel = e.dim(product([a.size for a in self.windows.axes])), e.dim(self.windows.channel)
-        images = e.dim(c.images)
+        buffer = self.image_scratch(size, None)
+        channel, images = e.dim(self.windows.channel), e.dim(c.images)
         with e.loop(0, images, chunk) as loop:
             count = (images - loop.index).min(chunk)
             first = loop.index * e.dim(channels)
@@ -182,8 +201,7 @@ class ConvBuilder:
             with e.parallel(count * e.dim(channels), grain) as (lower, upper, thread):
                 row = self.take_row(thread)
                 with e.loop(lower, upper, nonempty=True) as copied:
-                    source = (copied.index + first) * plane
-                    self.image.copy_channel(self.x, source, buffer, copied.index * channel, row)
+                    self.copy(copied.index, first, buffer, row)
             self.all_images(buffer, loop.index, count)
 
     def images_at_once(self) -> int:
@@ -198,20 +216,18 @@ class ConvBuilder:
     def own_images(self) -> None:
         """Each group of each image copies its channels for itself."""
         e, c = self.e, self.convolution
-        depth = e.dim(c.depth)
-        plane, channel = e.dim(product([a.size for a in self.windows.axes])), e.dim(self.windows.channel)
+        depth, channel = e.dim(c.depth), e.dim(self.windows.channel)
         tiles = self.position_tiles * self.row_tiles
         work = tiles * self.steps * (self.tile.rows * self.tile.vectors // 2 + 1)
         grain = e.ix(GRAIN_CYCLES) // work.max(1) + 1
         with e.parallel(e.dim(c.images) * c.groups, grain) as (lower, upper, thread):
             sums, row = self.take_sums(thread), self.take_row(thread)
             size = self.windows.channel * c.depth + self.width
-            buffer = self.context.scratch(self.products.sums, size, thread)
+            buffer = self.image_scratch(size, thread)
             with e.loop(lower, upper, nonempty=True) as units:
                 number, group = units.index // c.groups, units.index % c.groups
                 with e.loop(0, depth) as copied:
-                    source = (units.index * depth + copied.index) * plane
-                    self.image.copy_channel(self.x, source, buffer, copied.index * channel, row)
+                    self.copy(copied.index, units.index * depth, buffer, row)
                 with (
                     e.loop(0, self.output_phases) as phases,
                     e.loop(0, self.positions, self.width) as positions,
@@ -228,14 +244,14 @@ class ConvBuilder:
 
     def take_row(self, thread: SSAValue) -> SSAValue | None:
         size = self.image.row_buffer
-        return None if size is None else self.context.scratch(self.products.sums, size, thread)
+        return None if size is None else self.image_scratch(size, thread)
 
     # Tiles
 
     def position_tile(self, view: ImageView, number: Ix, group: Ix, position: Ix, row_tile: Ix, sums: SSAValue) -> None:
         """The sums of some output channels of a group at some positions, and their stores."""
         e, rest = self.e, self.windows.positions
-        if not (self.plan.pixels and self.windows.is_plain):
+        if not (self.plan.pixels and self.reads_input):
             self.one_tile(self.tile, view, number, group, position, row_tile, sums)
             return
         # scalars cannot be masked, and behind the last position the input may end: the last tile has its own height
@@ -291,27 +307,31 @@ class ConvBuilder:
         """Rows are channels, vectors are positions."""
         e, tile, plan = self.e, self.tile, self.plan
         masks: list[SSAValue] = []
-        if self.windows.is_plain and not self.covers_whole_tiles():
+        if self.reads_input and not self.covers_whole_tiles():
             # the input ends where its last position does
             masks = [e.mask(self.positions - position - v * tile.lanes, tile.lanes) for v in range(tile.vectors)]
 
         def factors(indices: list[Ix]) -> Factors:
             at, step = self.tap_offset(view, position, indices)
-            weight = step * tile.rows + weights_at
+            weight = step * self.height + weights_at
             places = [at + v * tile.lanes for v in range(tile.vectors)]
             for place in places if plan.channels_ahead else ():
                 e.prefetch(view.buffer, place + view.channel * plan.channels_ahead)
             for place in places if plan.tiles_ahead else ():
                 e.prefetch(view.buffer, place + plan.tiles_ahead * tile.columns, 2)
             if plan.steps_ahead:
-                e.prefetch(self.weights, weight + plan.steps_ahead * tile.rows)
+                e.prefetch(self.weights, weight + plan.steps_ahead * self.height)
             vectors = [
                 self.products.load_vector(e, view.buffer, place, tile.lanes, masks[v] if masks else None)
                 for v, place in enumerate(places)
             ]
-            return vectors, lambda r: self.products.load(e, self.weights, weight + r)
+            return vectors, lambda r: self.weight_scalar(weight, r)
 
         return tile.accumulate(e, self.products, self.steps_nest(view), factors)
+
+    def weight_scalar(self, weight: Ix, r: int) -> SSAValue:
+        """The weight of a row of the tile, of those from `weight` on."""
+        return self.products.load(self.e, self.weights, weight + r)
 
     def accumulate_pixels(self, tile: RegisterTile, view: ImageView, position: Ix, weights_at: Ix) -> list[SSAValue]:
         """Rows are positions, vectors are channels."""
@@ -405,9 +425,22 @@ class ConvBuilder:
         with e.loop(0, count, nonempty=True) as loop:
             pitch = tile.lanes if self.plan.pixels else tile.columns
             value = e.load_vector(sums, loop.index * pitch + from_sum, tile.lanes)
-            value = self.products.narrow(e, value, stored_type(self.op))
             indices = [number, loop.index + channel, *position]
+            value = self.finished(value, loop.index, loop.index + channel, from_sum, sums, indices, mask)
             self.context.store(self.op, [value], [plain(i) for i in indices], mask, -1, self.column_stride())
+
+    def finished(
+        self,
+        value: SSAValue,
+        row: Ix,
+        channel: Ix,
+        from_sum: Ix,
+        sums: SSAValue,
+        indices: list[Ix],
+        mask: SSAValue | None,
+    ) -> SSAValue:
+        """What is stored for a vector of sums of one channel."""
+        return self.products.narrow(self.e, value, stored_type(self.op))
 
 
 def flat_epilogue(context: TemplateContext, op: kernel.TemplateOp, axes: int) -> bool:

@@ -43,6 +43,16 @@ def choose(c: Convolution, products: Products, target: Target) -> ConvPlan:
     return plan_of(c, products, target, tile, pixels)
 
 
+def choose_rows(c: Convolution, products: Products, target: Target, extra: bool) -> RegisterTile:
+    """The best tile with channels as rows; `extra` for one row more, which is no channel's."""
+    tiles = [t for t, pixels in _candidates(c, products, target) if not pixels]
+    if extra:
+        registers = target.vector_registers
+        tiles = [t for t in tiles if t.registers + t.vectors <= registers]
+    best = min(tiles, key=lambda t: _cycles(c, products, target, t, False))
+    return RegisterTile(best.rows + extra, best.vectors, best.lanes)
+
+
 def plan_of(c: Convolution, products: Products, target: Target, tile: RegisterTile, pixels: bool) -> ConvPlan:
     """The plan for a given tile."""
     weights = _known(c.rows * c.steps) * products.bytes

@@ -306,10 +306,11 @@ class Emitter:
         assert lanes is not None
         return self.b.gather(buffer, offsets, lanes, mask)
 
-    def ramp(self, base: IndexLike, stride: int, lanes: int) -> SSAValue:
+    def ramp(self, base: IndexLike, stride: IndexLike, lanes: int) -> SSAValue:
         """The indices base, base + stride, ..."""
         step = self.b.hoisted(vectorx.StepOp(vector_of(INDEX, lanes))).result
-        scaled = step if stride == 1 else self.mul(step, self.constant(stride, INDEX, lanes))
+        stride = self.ix(stride)
+        scaled = step if stride.known == 1 else self.mul(step, self.b.broadcast(stride.ssa, lanes))
         return self.add(self.b.broadcast(self.ix(base).ssa, lanes), scaled)
 
     def load_index(self, buffer: SSAValue, at: IndexLike) -> Ix:

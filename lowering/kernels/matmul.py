@@ -140,6 +140,8 @@ class Problem:
     row_sizes: tuple[Dim, ...]
     column_axis: int | None
     result_rank: int
+    batch_axes: tuple[int, ...] | None = None
+    """The result's axes of `batch`; None: its first ones."""
 
 
 def left_factor(
@@ -562,7 +564,8 @@ class MatmulBuilder:
         """The result's indices of a row and column."""
         problem = self.problem
         indices: list[Scalar] = [0] * problem.result_rank
-        for axis, index in enumerate(self.batch):
+        axes = problem.batch_axes if problem.batch_axes is not None else range(len(self.batch))
+        for axis, index in zip(axes, self.batch, strict=True):
             indices[axis] = plain(index)
         for axis, index in zip(problem.row_axes, rows):
             indices[axis] = plain(index)

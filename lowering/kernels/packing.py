@@ -37,3 +37,14 @@ def pack_conv_transpose(weights: NDArray[Any], groups: int, rows: int, columns: 
     channels, height = weights.shape[:2]
     matrices = weights.reshape(groups, channels // groups, height, -1).swapaxes(1, 2)
     return pack_rows(matrices.reshape(groups, height, -1), columns if pixels else rows)
+
+
+def pack_quad_conv(weights: NDArray[Any], groups: int, rows: int) -> NDArray[Any]:
+    """Bytes [M, C / group, ...] as the integer convolutions read them: flat i32, four channels as s8 to an element."""
+    signed = weights.view(np.int8) ^ np.int8(-128) if weights.dtype == np.uint8 else weights
+    height, depth = weights.shape[0] // groups, weights.shape[1]
+    quads, tiles = -(-depth // 4), -(-height // rows)
+    padded = np.zeros((groups, tiles * rows, quads * 4, signed[0, 0].size), np.int8)
+    padded[:, :height, :depth] = signed.reshape(groups, height, depth, -1)
+    split = padded.reshape(groups, tiles, rows, quads, 4, -1).transpose(0, 1, 3, 5, 2, 4)
+    return np.ascontiguousarray(split).reshape(-1).view(np.int32)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from xdsl.ir import SSAValue
 
 from ...dialects.dims import Dim
@@ -12,13 +10,11 @@ from .register_tile import Products
 from .window import Windows
 
 
-@dataclass(frozen=True)
 class PhaseImage:
     """Copies channels.  Every store is inside of the channel's own part, so that channels can be copied at once."""
 
-    e: Emitter
-    products: Products
-    windows: Windows
+    def __init__(self, e: Emitter, products: Products, windows: Windows) -> None:
+        self.e, self.products, self.windows = e, products, windows
 
     @property
     def lanes(self) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from typing import Any
 
 import numpy as np
 import pytest
@@ -67,3 +68,32 @@ def test_qlinear_matmul(left: str, right: str) -> None:
     by_column = np.linspace(0.01, 0.2, 20, dtype=f4)
     zero = bytes_((20,), right, 4)
     run("QLinearMatMul", {}, [a, scales[0], zeros[0], b, by_column, zero, scales[2], zeros[2]])
+
+
+CONVOLUTIONS: list[tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]] = [
+    ((1, 3, 9, 20), (5, 3, 3, 3), {"pads": [1, 1, 1, 1]}),
+    ((2, 8, 6, 7), (9, 8, 1, 1), {}),
+    ((1, 6, 11, 12), (8, 3, 3, 2), {"group": 2, "strides": [2, 2], "pads": [0, 1, 1, 0]}),
+    ((1, 8, 7, 7), (8, 1, 3, 3), {"group": 8, "auto_pad": "SAME_UPPER"}),
+    ((2, 5, 40), (4, 5, 4), {"strides": [3], "dilations": [2], "pads": [3, 3]}),
+]
+
+
+@TARGETS
+@pytest.mark.parametrize(("x", "w", "attributes"), CONVOLUTIONS, ids=str)
+def test_conv_integer(x: tuple[int, ...], w: tuple[int, ...], attributes: dict[str, Any], target: Target) -> None:
+    for kinds in (("u1", "i1"), ("i1", "u1")):
+        a, b = bytes_(x, kinds[0]), bytes_(w, kinds[1], 1)
+        run("ConvInteger", attributes, [a, b], target=target)
+        run("ConvInteger", attributes, [a, b, np.array(90, kinds[0]), bytes_(w[:1], kinds[1], 2)], (0,), target, 3)
+
+
+@pytest.mark.parametrize(("x", "w", "attributes"), CONVOLUTIONS[:3], ids=str)
+def test_qlinear_conv(x: tuple[int, ...], w: tuple[int, ...], attributes: dict[str, Any]) -> None:
+    f4 = np.float32
+    a, b = bytes_(x, "u1"), bytes_(w, "i1", 1)
+    one = [a, np.array(0.02, f4), np.array(120, "u1"), b]
+    by_channel = [np.linspace(0.01, 0.05, w[0], dtype=f4), np.zeros(w[0], "i1")]
+    rest = [np.array(0.3, f4), np.array(7, "u1"), np.arange(w[0], dtype=np.int32) * 100 - 300]
+    run("QLinearConv", attributes, [*one, *by_channel, *rest])
+    run("QLinearConv", attributes, [*one, np.array(0.03, f4), np.array(-3, "i1"), *rest[:2]])

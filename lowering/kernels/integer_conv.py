@@ -1,0 +1,308 @@
+"""Templates "convinteger" and "qlinearconv": convolutions of bytes less their zero points, exact in 32 bits.
+
+The conv template on quads: four channels of a position in each 32-bit element of the image, as u8, four channels of a
+tap in each of the weights, as s8.  Zero points are taken off as in `integer_product`.  Padding is the input's zero
+point.  Where the weights may have a zero point, a tile has one row of ones more, whose sums are those of the inputs.
+
+Config as the operators' attributes; with `packed` = [rows, vectors] w was a constant and is
+`packing.pack_quad_conv(w, group, rows)`, one axis, and `kernel_shape` is there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from xdsl.dialects.builtin import i8, i32
+from xdsl.ir import SSAValue
+
+from ...dialects import kernel
+from ...dialects.dims import Dim, as_dim
+from ..template import TemplateContext
+from .byte_panels import FLIP, DotProducts, scratch_of_quads, zipped
+from .conv import ConvBuilder
+from .conv_plan import ConvPlan, choose_rows, plan_of
+from .emit import Emitter, Ix, plain
+from .integer_product import Parameter, Requantizer, widened
+from .operands import dims_list, integers
+from .operator import Operator
+from .phase_image import PhaseImage
+from .register_tile import RegisterTile
+from .window import Axis, Convolution, Windows, product
+
+QUAD_OF_ONES = 0x01010101
+
+
+class QuadImage(PhaseImage):
+    """Copies four channels at once, as quads of u8."""
+
+    def __init__(self, e: Emitter, windows: Windows, flip: bool, zero: SSAValue, channels: Ix, plane: Ix) -> None:
+        super().__init__(e, DotProducts(rows_signed=True), windows)
+        self.flip, self.zero, self.channels, self.plane = flip, zero, channels, plane
+        self.bytes_of: dict[SSAValue, SSAValue] = {}
+        self.there = e.ix(4)
+        self.filler = zero
+
+    def of_quad(self, quad: Ix) -> None:
+        """Which of a quad's channels there are; the others are 0, as their weights."""
+        e = self.e
+        self.there = (self.channels - quad * 4).min(4)
+        filler = e.constant(0, i32)
+        for i in range(4):
+            byte = e.bits("shl", self.zero, e.constant(8 * i, i32))
+            filler = e.bits("or", filler, e.select(self.there.compare("sgt", i), byte, e.constant(0, i32)))
+        self.filler = filler
+
+    def _write_row(
+        self, source: SSAValue, origin: Ix, row: SSAValue, at: Ix, before: Ix, count: Ix, length: Ix
+    ) -> None:
+        e, lanes = self.e, self.lanes
+        self._zeros(row, at, before)
+        whole = e.select_index(self.there.compare("eq", 4), count // lanes * lanes, 0)
+        with e.loop(0, whole, lanes) as loop:
+            rows = [e.load_vector(source, loop.index + origin + self.plane * i, lanes) for i in range(4)]
+            e.store_vector(self.turned(zipped(e, rows), lanes), row, loop.index + at + before)
+        with e.loop(whole, count) as loop:
+            place = (loop.index + at + before) * 4
+            for i in range(4):
+                inside = self.there.compare("sgt", i)
+                from_ = e.select_index(inside, loop.index + origin + self.plane * i, 0)
+                value = self.turned_byte(e.load(source, from_))
+                e.store(e.select(inside, value, e.constant(0, i8)), self.bytes_of[row], place + i)
+        self._zeros(row, at + before + count, length - before - count)
+
+    def _zeros(self, row: SSAValue, at: Ix, count: Ix) -> None:
+        """The zero point, where there is no input."""
+        if count.known == 0:
+            return
+        e, lanes = self.e, self.lanes
+        value = e.b.broadcast(self.filler, lanes)
+        with e.loop(0, count, lanes) as loop:
+            e.store_vector(value, row, loop.index + at, e.mask(count - loop.index, lanes))
+
+    def turned(self, quads: SSAValue, lanes: int) -> SSAValue:
+        return self.e.bits("xor", quads, self.e.constant(-0x7F7F7F80, i32, lanes)) if self.flip else quads
+
+    def turned_byte(self, value: SSAValue) -> SSAValue:
+        return self.e.bits("xor", value, self.e.constant(FLIP - 256, i8)) if self.flip else value
+
+
+class IntegerConvBuilder(ConvBuilder):
+    """One convolution of bytes."""
+
+    def __init__(
+        self,
+        operator: Operator,
+        operands: tuple[int, int],
+        zeros: tuple[Parameter, Parameter],
+        convolution: Convolution,
+        plan: ConvPlan,
+        packed: bool,
+        finish: Finish,
+    ) -> None:
+        quads = Convolution(
+            convolution.images, convolution.groups, (convolution.depth + 3) // 4, convolution.rows, convolution.windows
+        )
+        super().__init__(operator.e, operator.context, operator.op, quads, DotProducts(rows_signed=True), plan, packed)
+        self.o, self.finish = operator, finish
+        self.channels, self.input, self.weight = convolution.depth, *operands
+        self.x, self.x_zero, self.w_zero = operator.buffer(operands[0]), *zeros
+        self.x_flip = operator.kind(self.input).kind == "i"
+        self.w_flip = operator.kind(self.weight).kind == "u"
+        self.flat = False
+        self.reads_input = False
+        self.extra_row = may_have_zero(operator, self.weight, self.w_zero)
+        self.height = self.tile.rows - self.extra_row
+
+    @property
+    def plane(self) -> Ix:
+        return self.e.dim(product([a.size for a in self.windows.axes]))
+
+    def make_image(self) -> PhaseImage:
+        e = self.e
+        self.input_zero = self.zero_of(self.x_zero, FLIP if self.x_flip else 0, [])
+        return QuadImage(e, self.windows, self.x_flip, self.input_zero, e.dim(self.channels), self.plane)
+
+    def zero_of(self, zero: Parameter, shift: int, indices: Sequence[Ix]) -> SSAValue:
+        """A zero point, a scalar, in the form of the packed bytes."""
+        e = self.e
+        known = zero.known()
+        if known is not None:
+            return e.constant(known + shift, i32)
+        value = widened(e, zero.kind, zero.load([plain(i) for i in indices], 0, 1, None))
+        return e.add(value, e.constant(shift, i32))
+
+    def image_scratch(self, size: Dim, thread: SSAValue | None) -> SSAValue:
+        """Quads, that can be written by bytes."""
+        bytes_ = self.context.scratch(i8, size * 4, thread)
+        quads = scratch_of_quads(self.e, bytes_, self.e.dim(size))
+        assert isinstance(self.image, QuadImage)
+        self.image.bytes_of[quads] = bytes_
+        return quads
+
+    def copy(self, channel: Ix, first: Ix, buffer: SSAValue, row: SSAValue | None) -> None:
+        """A quad of channels; they are numbered within a group."""
+        e = self.e
+        quads = e.dim(self.convolution.depth)
+        group, quad = (first + channel) // quads, (first + channel) % quads
+        source = (group * e.dim(self.channels) + quad * 4) * self.plane
+        assert isinstance(self.image, QuadImage)
+        self.image.of_quad(quad)
+        self.image.copy_channel(self.x, source, buffer, channel * e.dim(self.windows.channel), row)
+
+    def pack_weights(self) -> SSAValue:
+        """[group, tile, quad, tap, row of the tile], by bytes."""
+        e, c, height = self.e, self.convolution, self.height
+        tiles = (c.rows + (height - 1)) // height
+        size = tiles * c.groups * c.steps * height
+        bytes_ = self.context.scratch(i8, size * 4)
+        source, taps, depth = self.o.buffer(self.weight), e.dim(self.windows.taps), e.dim(self.channels)
+        extents = [e.ix(c.groups), self.row_tiles, e.dim(c.depth), taps, e.ix(height), e.ix(4)]
+
+        def pack(index: list[Ix], _: tuple[SSAValue, ...]) -> list[SSAValue]:
+            group, tile, quad, tap, r, i = index
+            row, channel = tile * height + r, quad * 4 + i
+            inside = e.both(row.compare("slt", self.rows), channel.compare("slt", depth))
+            place = ((group * self.rows + row) * depth + channel) * taps + tap
+            value = e.load(source, e.select_index(inside, place, 0))
+            if self.w_flip:
+                value = e.bits("xor", value, e.constant(FLIP - 256, i8))
+            at = ((((group * self.row_tiles + tile) * e.dim(c.depth) + quad) * taps + tap) * height + r) * 4 + i
+            e.store(e.select(inside, value, e.constant(0, i8)), bytes_, at)
+            return []
+
+        e.nest(extents, [], pack)
+        return scratch_of_quads(e, bytes_, e.dim(size))
+
+    def write_tables(self) -> None:
+        super().write_tables()
+        self.sum_weights()
+
+    def sum_weights(self) -> None:
+        """The sums of each output channel's weights."""
+        e, c, height, lanes = self.e, self.convolution, self.height, self.tile.lanes
+        tiles = (c.rows + (height - 1)) // height * c.groups
+        self.weight_sums = self.context.scratch(i32, tiles * height + lanes)
+        with e.loop(0, e.dim(tiles)) as loop, e.loop(0, height) as rows:
+            start = loop.index * (self.steps * height) + rows.index
+            with e.loop(0, self.steps, carried=[e.constant(0, i32)]) as steps:
+                quad = e.load(self.weights, steps.index * height + start)
+                total = steps.carried[0]
+                for i in range(4):
+                    left = e.bits("shl", quad, e.constant(24 - 8 * i, i32))
+                    total = e.add(total, e.bits("shrsi", left, e.constant(24, i32)))
+                steps.carry([total])
+            e.store(steps.results[0], self.weight_sums, loop.index * height + rows.index)
+
+    def weight_scalar(self, weight: Ix, r: int) -> SSAValue:
+        if self.extra_row and r == self.tile.rows - 1:
+            return self.e.constant(QUAD_OF_ONES, i32)
+        return super().weight_scalar(weight, r)
+
+    def finished(
+        self,
+        value: SSAValue,
+        row: Ix,
+        channel: Ix,
+        from_sum: Ix,
+        sums: SSAValue,
+        indices: list[Ix],
+        mask: SSAValue | None,
+    ) -> SSAValue:
+        e, lanes = self.e, self.tile.lanes
+        group = channel // self.rows
+        tile_rows = self.row_tiles * self.height
+        weight_sum = e.load(self.weight_sums, group * tile_rows + (channel - group * self.rows))
+        p = self.input_zero
+        value = e.sub(value, e.b.broadcast(e.mul(p, weight_sum), lanes))
+        if self.extra_row:
+            q = self.zero_of(self.w_zero, -FLIP if self.w_flip else 0, [channel])
+            inputs = e.load_vector(sums, from_sum + (self.tile.rows - 1) * self.tile.columns, lanes)
+            value = e.sub(value, e.mul(e.b.broadcast(q, lanes), inputs))
+            count = e.convert("index_cast", e.dim(self.channels * self.windows.taps).ssa, i32)
+            value = e.add(value, e.b.broadcast(e.mul(count, e.mul(p, q)), lanes))
+        return self.finish(value, indices, mask)
+
+
+def may_have_zero(operator: Operator, weight: int, zero: Parameter) -> bool:
+    """Whether packed weights may have a zero point that is not 0."""
+    shift = -FLIP if operator.kind(weight).kind == "u" else 0
+    known = zero.known()
+    return known is None or known + shift != 0
+
+
+def convolution_of(operator: Operator, x: int, w: int) -> Convolution:
+    """The geometry, from the operator's attributes."""
+    from ..tensor.templates import resolved_pads
+
+    dims, result = operator.dims(x), operator.result_dims(0)
+    rank = len(dims) - 2
+    kernel_shape = dims_list(operator.op, "kernel_shape") or operator.dims(w)[2:]
+    strides = operator.attr("strides") or [1] * rank
+    dilations = operator.attr("dilations") or [1] * rank
+    auto_pad = operator.attr("auto_pad", "NOTSET")
+    pads = resolved_pads(auto_pad, operator.attr("pads"), dims, kernel_shape, strides, dilations)
+    axes = tuple(
+        Axis(dims[2 + i], result[2 + i], kernel_shape[i], strides[i], dilations[i], pads[i]) for i in range(rank)
+    )
+    group = operator.attr("group", 1)
+    return Convolution(dims[0], group, dims[1] // group, result[1] // group, Windows(axes))
+
+
+def emit(operator: Operator, operands: tuple[int, int], zeros: tuple[Parameter, Parameter], finish: Finish) -> None:
+    convolution = convolution_of(operator, *operands)
+    products, target = DotProducts(rows_signed=True), operator.context.target
+    extra = may_have_zero(operator, operands[1], zeros[1])
+    packed = integers(operator.op, "packed")
+    if packed:
+        tile = RegisterTile(packed[0] + extra, packed[1], target.lanes(4))
+    else:
+        tile = choose_rows(convolution, products, target, extra)
+    plan = plan_of(convolution, products, target, tile, False)
+    IntegerConvBuilder(operator, operands, zeros, convolution, plan, bool(packed), finish).build()
+
+
+class Finish:
+    """What becomes of a vector of exact sums; here they are the result."""
+
+    def __call__(self, value: SSAValue, indices: list[Ix], mask: SSAValue | None) -> SSAValue:
+        return value
+
+
+class Requantized(Finish):
+    """Sums with their bias, scaled to the result's bytes."""
+
+    def __init__(self, operator: Operator) -> None:
+        self.o = operator
+        scales = Parameter(operator, 1, False), ByChannel(operator, 4)
+        self.requantizer = Requantizer(operator, scales, Parameter(operator, 6, False), Parameter(operator, 7, False))
+
+    def __call__(self, value: SSAValue, indices: list[Ix], mask: SSAValue | None) -> SSAValue:
+        e = self.o.e
+        if self.o.has(8):
+            bias = e.load(self.o.buffer(8), indices[1])
+            value = e.add(value, e.b.broadcast(bias, e.target.lanes(4)))
+        return self.requantizer.apply(value, [plain(i) for i in indices], mask, -1)
+
+
+class ByChannel(Parameter):
+    """A parameter with one element for each output channel, or one for all."""
+
+    def __init__(self, operator: Operator, index: int) -> None:
+        super().__init__(operator, index, False)
+
+    def load(self, indices: Sequence[SSAValue | int], axis: int, lanes: int, mask: SSAValue | None) -> SSAValue:
+        if self.dims and self.dims[0] is not as_dim(1):
+            return self.e.load(self.buffer, indices[1] if len(indices) > 1 else indices[0])
+        return self.e.load(self.buffer, 0)
+
+
+def conv_integer(context: TemplateContext, op: kernel.TemplateOp) -> None:
+    """y = conv(x - x_zero_point, w - w_zero_point), i32."""
+    operator = Operator(context, op)
+    emit(operator, (0, 1), (Parameter(operator, 2, False), ByChannel(operator, 3)), Finish())
+
+
+def qlinear_conv(context: TemplateContext, op: kernel.TemplateOp) -> None:
+    """y = saturate(round((conv(x - x_zero, w - w_zero) + bias) x_scale w_scale / y_scale) + y_zero)"""
+    operator = Operator(context, op)
+    emit(operator, (0, 3), (Parameter(operator, 2, False), ByChannel(operator, 5)), Requantized(operator))
