@@ -20,21 +20,26 @@ from typing import TypeAlias, cast
 
 from xdsl.dialects.builtin import AnyFloat, ArrayAttr, IntegerType, ModuleOp, StringAttr, TensorType
 from xdsl.dialects.func import FuncOp
-from xdsl.ir import Operation
+from xdsl.ir import Operation, SSAValue
 
 from .codegen.kernels import checks_of, kernel_to_llvm
 from .codegen.llvm_text import emit
 from .codegen.objects import compile_object
-from .dialects.dims import ShapeAttr, parse_dims
-from .dialects.kernel import TemplateOp
+from .dialects import onnx
+from .dialects.dims import ShapeAttr, parse_dims, tensor_type
+from .dialects.kernel import CallOp, TemplateOp
+from .dialects.onnx.model import main_of
 from .dialects.target import Target
 from .lowering.kernels import TEMPLATES
 from .lowering.loops import lower_to_loops
+from .lowering.prepack import PACKED, Layout, apply_packing, choose_packing, pack, packed_attribute, packed_layouts
 from .lowering.schedule import ScratchNeed
 from .lowering.tensor import RULES, NotLowered, lower_to_tensor
 from .options import compiler_digest
 from .rewrites.outline import single_op_kernels
 from .runtime.errors import CompilerBug, Error
+from .semantics.known import constant_value
+from .semantics.weights import WeightStore
 
 Kernel: TypeAlias = FuncOp | ModuleOp
 """A kernel at any level: a function, or at the llvm level a module."""
@@ -157,7 +162,9 @@ def build_kernel(kernel: FuncOp | ModuleOp, target: Target) -> KernelObject:
     symbol = symbol_of(kernel)
     module = kernel
     if isinstance(module, FuncOp) and not is_lowered(module):
+        layouts = packed_layouts(module)
         module = lower_to_tensor(module)
+        apply_packing(module, layouts)
         lap("tensor")
     if isinstance(module, FuncOp) and not is_in_loops(module):
         module = lower_to_loops(module, target)
@@ -171,6 +178,61 @@ def build_kernel(kernel: FuncOp | ModuleOp, target: Target) -> KernelObject:
     lap("object")
     shared, each = scratch_text(module, "kernel.scratch"), scratch_text(module, "kernel.thread_scratch")
     return KernelObject(symbol, shared, each, checks_in(module), image, seconds)
+
+
+def prepack(module: ModuleOp, weights: WeightStore, target: Target) -> None:
+    """Packs the constant operands of templates: chooses layouts, replaces the constants, and tells the kernels.
+
+    Works on kernels at the kernels and at the tensor level.
+    """
+    main = main_of(module)
+    calls: dict[str, list[CallOp]] = {}
+    for op in main.walk():
+        if isinstance(op, CallOp):
+            calls.setdefault(op.callee.string_value(), []).append(op)
+    packed: dict[tuple[SSAValue, Layout], SSAValue] = {}
+    for kernel in kernels_in(module):
+        users = calls.get(name_of(kernel), [])
+        if not isinstance(kernel, FuncOp) or not users or is_in_loops(kernel):
+            continue
+        constant = [i for i in range(len(users[0].inputs)) if all(is_weight(c.inputs[i]) for c in users)]
+        if not constant:
+            continue
+        tensor = kernel if is_lowered(kernel) else lower_to_tensor(kernel)
+        layouts = choose_packing(tensor, constant, target)
+        if not layouts:
+            continue
+        kernel.attributes[PACKED] = packed_attribute(layouts)
+        if is_lowered(kernel):
+            apply_packing(kernel, layouts)
+        for call in users:
+            for number, layout in layouts.items():
+                call.operands[number] = packed_constant(call.inputs[number], layout, weights, packed)
+
+
+def is_weight(value: SSAValue) -> bool:
+    """Whether a value is a constant that lives in the weights table and that no caller replaces."""
+    owner = value.owner
+    return isinstance(owner, onnx.ConstantOp) or (isinstance(owner, onnx.InitializerOp) and owner.overridable is None)
+
+
+def packed_constant(
+    value: SSAValue, layout: Layout, weights: WeightStore, done: dict[tuple[SSAValue, Layout], SSAValue]
+) -> SSAValue:
+    """The constant in a layout, beside the original."""
+    if (value, layout) in done:
+        return done[value, layout]
+    array = constant_value(value, weights)
+    owner = value.owner
+    assert array is not None and isinstance(owner, Operation) and isinstance(value.type, TensorType)
+    flat = pack(layout, array)
+    handle = weights.add(flat)
+    constant = onnx.ConstantOp.make([], {"value": handle}, [tensor_type(value.type.element_type, flat.shape)], like=owner)
+    block = owner.parent
+    assert block is not None
+    block.insert_op_after(constant, owner)
+    done[value, layout] = constant.results[0]
+    return constant.results[0]
 
 
 def is_lowered(kernel: FuncOp) -> bool:
@@ -212,7 +274,7 @@ def object_key(kernel: Operation, target: Target) -> str:
     key = kernel.attributes["kernel.key"]
     assert isinstance(key, StringAttr)
     below = "" if isinstance(kernel, FuncOp) and not is_lowered(kernel) else str(kernel)  # may be edited by hand
-    text = f"{key.data} {below} {target} {compiler_digest()}"
+    text = f"{key.data} {kernel.attributes.get(PACKED)} {below} {target} {compiler_digest()}"
     return hashlib.sha256(text.encode()).hexdigest()
 
 

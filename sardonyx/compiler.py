@@ -15,7 +15,7 @@ from xdsl.dialects.builtin import DenseIntOrFPElementsAttr, ModuleOp, StringAttr
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Attribute, SSAValue
 
-from .build import KernelObject, build_kernels, kernels_in, name_of
+from .build import KernelObject, build_kernels, kernels_in, name_of, prepack
 from .codegen.entry import Entry, KernelInfo, entry_needs, host_value, main_to_llvm, overridable_inputs, tensor_dims
 from .codegen.llvm_text import emit
 from .codegen.objects import assembly, compile_object
@@ -119,6 +119,10 @@ class Built:
 
 def build(state: State, seconds: dict[str, float], report: Progress, store: Cache | None) -> Built:
     """From the kernels level to objects and a manifest."""
+    began = time.perf_counter()
+    if level_of(state.module) in ("kernels", "tensor"):
+        prepack(state.module, state.weights, state.target)
+    seconds["prepack"] = time.perf_counter() - began
     began = time.perf_counter()
     kernels = kernels_in(state.module)
     objects: dict[str, KernelObject] = {}

@@ -16,7 +16,7 @@ from xdsl.dialects.builtin import ModuleOp, StringAttr
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation
 
-from .build import name_of, not_lowered, refuses, scratch_text, signature, symbol_of, to_llvm
+from .build import name_of, not_lowered, prepack, refuses, scratch_text, signature, symbol_of, to_llvm
 from .dialects.dims import parse_dims
 from .dialects.target import Target, TargetAttr
 from .lowering.loops import lower_to_loops
@@ -134,6 +134,10 @@ def _tensor(state: State) -> None:
         replace_function(kernel, lower_to_tensor(kernel))
 
 
+def _prepack(state: State) -> None:
+    prepack(state.module, state.weights, state.target)
+
+
 def _loops(state: State) -> None:
     for kernel in state.kernels():
         replace_function(kernel, lower_to_loops(kernel, state.target))
@@ -176,7 +180,7 @@ PIPELINE: tuple[Stage, ...] = (
     ),
     Stage("kernels", (("outline-kernels", _outline),), KERNELS),
     Stage("tensor", (("lower-to-tensor", _tensor),), TENSOR),
-    Stage("loops", (("lower-to-loops", _loops),), LOOPS),
+    Stage("loops", (("prepack", _prepack), ("lower-to-loops", _loops)), LOOPS),
     Stage("schedule", (("schedule", _schedule),), LOOPS),
     Stage("llvm", (("lower-to-llvm", _llvm),), LOOPS | {"llvm", "llvmx"}),
 )
