@@ -37,7 +37,7 @@ from .scalars import INDEX, Scalars, constant_attribute
 
 _PARALLEL, _REDUCTION = IteratorTypeAttr.parallel(), IteratorTypeAttr.reduction()
 
-MANY_INDICES = 8
+MANY_INDICES = 32
 """A value needed at more indices than this in one body becomes a tensor of its own."""
 
 

@@ -25,7 +25,7 @@ Rule: TypeAlias = "Callable[[Operands], Sequence[Node | None]]"
 class Operands:
     """One op and the lazy tensors of its operands."""
 
-    def __init__(self, op: onnx.OnnxOp, node_of: Callable[[SSAValue], Node]) -> None:
+    def __init__(self, op: onnx.OnnxOp | onnx.CustomOp, node_of: Callable[[SSAValue], Node]) -> None:
         self.op = op
         self._node_of = node_of
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from numpy import ndindex
 from xdsl.dialects import arith, math
 from xdsl.ir import SSAValue
 
@@ -53,13 +54,17 @@ class Windows:
 
 
 def windowed(x: Node, windows: Windows, dims: Dims, fill: float) -> Node:
-    """x as [N, C, output..., kernel...]: the elements of each window, `fill` where it hangs over."""
+    """The elements of each window, `fill` where it hangs over: [N, C, output..., kernel..., last output].
+
+    The last output axis is innermost, so that neighbouring windows are neighbours in a vector.
+    """
     rank = windows.rank
-    whole = (*dims, *map(as_dim, windows.kernel))
+    whole = (*dims[:-1], *map(as_dim, windows.kernel), dims[-1])
     t = x.element
 
     def formula(body: Body, index: Index) -> SSAValue:
-        places, conditions = places_of(body, windows, index)
+        index, element = parts_of(windows, index)
+        places, conditions = places_of(body, windows, index, element)
         return body.guarded(
             conditions, lambda: body.read(x, (*index[:2], *places)), lambda: body.scalars.constant(fill, t)
         )
@@ -68,16 +73,47 @@ def windowed(x: Node, windows: Windows, dims: Dims, fill: float) -> Node:
     return Computed(whole, t, ((x, Use.MANY),), formula, cost=3)
 
 
-def places_of(body: Body, windows: Windows, index: Index) -> tuple[list[Dim], list[SSAValue]]:
-    """The spatial index of a window's element, and the conditions that it is inside."""
+def parts_of(windows: Windows, index: Index) -> tuple[Index, Index]:
+    """An index of `windowed` as (index of the result, index within the window)."""
     rank = windows.rank
-    places = [windows.place(k, index[2 + k], index[2 + rank + k]) for k in range(rank)]
+    return (*index[: 1 + rank], index[-1]), index[1 + rank : -1]
+
+
+def places_of(body: Body, windows: Windows, index: Index, element: Index) -> tuple[list[Dim], list[SSAValue]]:
+    """The spatial index of a window's element, and the conditions that it is inside."""
+    places = [windows.place(k, index[2 + k], element[k]) for k in range(windows.rank)]
     conditions = [c for place, size in zip(places, windows.spatial) for c in body.inside(place, size)]
     return places, conditions
 
 
 def kernel_axes(windows: Windows) -> list[int]:
-    return list(range(2 + windows.rank, 2 + 2 * windows.rank))
+    return list(range(1 + windows.rank, 1 + 2 * windows.rank))
+
+
+UNROLLED = 25
+"""Windows of up to so many elements are combined in one expression."""
+
+
+def over_windows(combine: Combine, x: Node, windows: Windows, dims: Dims, fill: float) -> Node:
+    """The elements of each window combined, in the window's row-major order."""
+    total = 1
+    for size in windows.kernel:
+        total *= size
+    if total > UNROLLED:
+        return reduced(combine, windowed(x, windows, dims, fill), kernel_axes(windows))
+    t = x.element
+
+    def formula(body: Body, index: Index) -> SSAValue:
+        s = body.scalars
+        value: SSAValue | None = None
+        for element in ndindex(*windows.kernel):
+            places, conditions = places_of(body, windows, index, tuple(map(as_dim, element)))
+            one = body.guarded(conditions, lambda p=places: body.read(x, (*index[:2], *p)), lambda: s.constant(fill, t))
+            value = one if value is None else s.max(value, one, t) if combine is Combine.MAX else s.add(value, one, t)
+        assert value is not None
+        return value
+
+    return Computed(dims, t, ((x, Use.MANY),), formula, cost=3 * total)
 
 
 def max_pool(o: Operands) -> list[Node]:
@@ -85,7 +121,7 @@ def max_pool(o: Operands) -> list[Node]:
     x = widened(o[0])
     windows, dims = Windows.of(o, x), o.dims()
     view = windowed(x, windows, dims, x.element.lowest)
-    best = reduced(Combine.MAX, view, kernel_axes(windows))
+    best = over_windows(Combine.MAX, x, windows, dims, x.element.lowest)
     results = [converted(best, o.element())]
     if o.has_result(1):
         results.append(max_index(o, x, windows, view, best))
@@ -101,12 +137,13 @@ def max_index(o: Operands, x: Node, windows: Windows, view: Node, best: Node) ->
 
     def candidate(body: Body, index: Index) -> SSAValue:
         s = body.scalars
-        places, conditions = places_of(body, windows, index)
-        number = body.space.linearize(index[2 + rank :], [as_dim(k) for k in windows.kernel])
+        index, element = parts_of(windows, index)
+        places, conditions = places_of(body, windows, index, element)
+        number = body.space.linearize(element, [as_dim(k) for k in windows.kernel])
         at = s.convert("index_cast", body.index(number), I64)
 
         def inside() -> SSAValue:
-            value, greatest = body.read(x, (*index[:2], *places)), body.read(best, index[: 2 + rank])
+            value, greatest = body.read(x, (*index[:2], *places)), body.read(best, index)
             hit = s.compare("eq", value, greatest, t)
             if t.is_float:
                 hit = s.either(hit, s.both(s.is_nan(value, t), s.is_nan(greatest, t)))
@@ -139,7 +176,7 @@ def average_pool(o: Operands) -> list[Node]:
     """Means over the windows; padding counts only with `count_include_pad`, and then only what `pads` names."""
     x = widened(o[0])
     windows, dims, t = Windows.of(o, x), o.dims(), x.element
-    total = reduced(Combine.ADD, windowed(x, windows, dims, 0.0), kernel_axes(windows))
+    total = over_windows(Combine.ADD, x, windows, dims, 0.0)
     with_pads = bool(o.attr("count_include_pad"))
 
     def count(body: Body, index: Index) -> SSAValue:
@@ -194,15 +231,15 @@ def local_response_normalization(o: Operands) -> list[Node]:
     squares = square(x)
 
     def formula(body: Body, index: Index) -> SSAValue:
-        channel = index[1] + index[-1] - before
+        channel = index[1] + index[2] - before
         return body.guarded(
             body.inside(channel, x.dims[1]),
-            lambda: body.read(squares, (index[0], channel, *index[2:-1])),
+            lambda: body.read(squares, (index[0], channel, *index[3:])),
             lambda: body.scalars.constant(0.0, t),
         )
 
-    around = Computed((*x.dims, as_dim(size)), t, ((squares, Use.MANY),), formula, cost=3)
-    total = reduced(Combine.ADD, around, [len(x.dims)])
+    around = Computed((*x.dims[:2], as_dim(size), *x.dims[2:]), t, ((squares, Use.MANY),), formula, cost=3)
+    total = reduced(Combine.ADD, around, [2])
     scale, bias, beta = (o.attr("alpha") / size, o.attr("bias"), o.attr("beta"))
 
     def normalized(s: Scalars, v: SSAValue, squared: SSAValue) -> SSAValue:

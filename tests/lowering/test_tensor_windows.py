@@ -20,6 +20,7 @@ POOLS: list[tuple[tuple[int, ...], dict[str, Any]]] = [
     ((7, 6), {"kernel_shape": [2, 3], "strides": [3, 2], "auto_pad": "VALID"}),
     ((9,), {"kernel_shape": [3], "strides": [2], "pads": [2, 1], "dilations": [2], "ceil_mode": 1}),
     ((4, 5, 3), {"kernel_shape": [2, 2, 2], "pads": [0, 1, 0, 0, 1, 1]}),
+    ((9, 8), {"kernel_shape": [5, 6], "pads": [2, 1, 2, 3]}),  # too many elements for one expression
 ]
 
 
