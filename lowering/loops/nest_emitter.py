@@ -16,6 +16,7 @@ from ..body import Buffer, Lanes, Storage, row_major, vectorizable
 from ..loop_builder import LoopBuilder, Scalar, ScratchSpace
 from .generics import Access, Generic, Shapes, joint_origin
 from .interleaved import InterleavedLoop, Interleaving, find_interleaving, fits
+from .lending import lent_outputs
 from .nests import Axis, Nest, Stage, best_vector_axis, merge_loops
 from .points import Points, Row, element_type, generic_cost
 from .stages import run_axis, run_columns, run_lanes, run_point
@@ -243,12 +244,24 @@ class NestEmitter:
         shapes = self.shapes
         if result in self.storage:
             for view in shapes.views(result):
-                whole = self.storage[view]
-                assert isinstance(whole, Buffer)
-                row.local[view] = replace(whole, depth=row.depth)
-        elif self._is_read_later(stage, result) and not self.nest.is_register(generic, write):
+                row.local[view] = self._whole(view, row)
+        elif not self._is_read_later(stage, result) or self.nest.is_register(generic, write):
+            return
+        elif result in self._lent:
+            row.local[result] = self._whole(self._lent[result], row)
+        else:
             for view in shapes.views(result):
                 row.local[view] = self._row_buffer(row, generic, write, view)
+
+    def _whole(self, result: SSAValue, row: Row) -> Buffer:
+        """All of a result in memory, of which this row is complete from here on."""
+        place = self.storage[result]
+        assert isinstance(place, Buffer)
+        return replace(place, depth=row.depth)
+
+    @cached_property
+    def _lent(self) -> dict[SSAValue, SSAValue]:
+        return lent_outputs(self.nest, self.shapes, self.storage)
 
     def _is_read_later(self, stage: Stage, result: SSAValue) -> bool:
         """Whether another stage of the nest reads the result."""

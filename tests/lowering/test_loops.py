@@ -449,9 +449,11 @@ def test_row_kernels(target: Target, width: int, symbolic: bool) -> None:
 
 
 def test_row_kernels_keep_one_row_per_thread() -> None:
+    """Of a result that is wider than the output, which so cannot hold it."""
     case = TensorKernel(2)
     x = case.input("d0", 1000)
-    function = lower_to_loops(case.finish(_normalized(case, x, ("d0",), 1000, 1000)), AVX512)
+    y = case.map(_normalized(case, x, ("d0",), 1000, 1000), lambda ops, y: ops(arith.TruncFOp, y, F16), F16)
+    function = lower_to_loops(case.finish(y), AVX512)
     assert str(function.attributes["kernel.scratch"]) == '#dims.shape<"0">'
     assert str(function.attributes["kernel.thread_scratch"]) == '#dims.shape<"4032">'
 
@@ -623,3 +625,42 @@ def test_random_pointwise_kernels(seed: int) -> None:
 
     y = case.generic(sizes, operands, [Out(written)], body)
     same(compiled(case, y)(extents, *arrays), np.ascontiguousarray(expected.transpose(written)))
+
+
+@pytest.mark.parametrize("axis", [1, 2])
+@pytest.mark.parametrize("also", ["", "read after", "read beside", "result"])
+def test_an_output_holds_what_it_replaces(target: Target, axis: int, also: str) -> None:
+    """(x + x) / sum(x + x); the doubles may lie in the output, unless something else needs one of the two."""
+    case = TensorKernel(3)
+    sizes, points = ("d0", "d1", "d2"), (0, 1, 2)
+    row = tuple(i for i in points if i != axis)
+    x = case.input(*sizes)
+    double = case.map(x, lambda ops, x: ops(arith.AddfOp, x, x))
+    total = case.generic(sizes, [(double, points)], [Out(row, F32, arith.AddfOp)], lambda ops, x: x)
+    share = case.generic(
+        sizes, [(double, points), (total, row)], [Out(points)], lambda ops, x, t: ops(arith.DivfOp, x, t)
+    )
+    results = [share]
+    if also == "read after":
+        results.append(case.generic(sizes, [(share, points)], [Out(row, F32, arith.AddfOp)], lambda ops, x: x))
+    if also == "read beside":
+        results.append(
+            case.generic(
+                sizes, [(double, points), (total, row)], [Out(points)], lambda ops, x, t: ops(arith.SubfOp, x, t)
+            )
+        )
+    if also == "result":
+        results.append(double)
+    call = compiled(case, *results, target=target)
+    for shape in ((3, 5, 100), (2, 16, 16), (1, 3, 5)):
+        xs = np.abs(normal(*shape)) + 1
+        doubles = xs + xs
+        sums = doubles.astype(np.float64).sum(axis, keepdims=True)
+        got = call(shape, xs)
+        np.testing.assert_allclose(got if len(results) == 1 else got[0], doubles / sums, rtol=1e-5)
+        if also == "read after":
+            np.testing.assert_allclose(got[1], np.ones(sums.shape).squeeze(axis), rtol=1e-4)
+        if also == "read beside":
+            np.testing.assert_allclose(got[1], doubles - sums, rtol=1e-5)
+        if also == "result":
+            same(got[1], doubles)
