@@ -13,6 +13,7 @@ from xdsl.ir import Attribute, Operation
 
 from ...dialects import onnx
 from ...dialects.onnx.types import ELEMENT_NAMES
+from ..custom import NO_OPERATORS, Operators, custom_operator
 from . import (
     containers,
     contraction,
@@ -43,9 +44,11 @@ RULES: dict[type[Operation], Callable[[Context], Types]] = {
 _ELEMENTS = {name: element for element, name in ELEMENT_NAMES.items()}
 
 
-def rule_of(op: Operation) -> Callable[[Context], Types] | None:
-    """The shape rule of an operation; None where it has none."""
+def rule_of(op: Operation, operators: Operators = NO_OPERATORS) -> Callable[[Context], Types] | None:
+    """The shape rule of an operation, the user's own before ours; None where it has none."""
     if isinstance(op, onnx.CustomOp):
+        if (found := custom_operator(op, operators)) is not None:
+            return found.result_types
         return custom.RULES.get((onnx.text_of(op.domain), onnx.text_of(op.op_type)))
     return RULES.get(type(op))
 
@@ -55,7 +58,7 @@ def result_types(c: Context) -> list[Attribute | None]:
 
     Where an operand's rank is not known, neither are the results': they are `tensor<*xT>`.  Raises ShapeError.
     """
-    rule = rule_of(c.op)
+    rule = rule_of(c.op, c.scope.operators)
     assert rule is not None
     try:
         return list(rule(c))

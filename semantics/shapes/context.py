@@ -16,6 +16,7 @@ from ...dialects import onnx
 from ...dialects.dims import Dim, as_dim, dims_of
 from ...dialects.dims.expression import ONE, dim_broadcast, never_one
 from ...dialects.dims.interval import is_signed
+from ..custom import CustomOperator, Operators
 from ..facts import Facts, broadcast_condition
 from ..known import constant_value
 from ..weights import WeightStore
@@ -100,11 +101,12 @@ class Scope:
     names: Names
     facts: Facts
     weights: WeightStore | None = None
+    operators: Operators = field(default_factory=dict[tuple[str, str], CustomOperator])
     values: dict[SSAValue, Elements] = field(default_factory=dict[SSAValue, Elements])
 
     def inner(self) -> Scope:
         """The scope of a region: what becomes known inside does not hold outside."""
-        return Scope(self.names, self.facts.copy(), self.weights, self.values)
+        return Scope(self.names, self.facts.copy(), self.weights, self.operators, self.values)
 
 
 class Context:

@@ -295,7 +295,7 @@ def slice_length(c: Context, size: Dim, start: Dim, end: Dim, step: Dim) -> Dim 
     if k > 0:
         low, high = _clamped(c, start, size, 0, size), _clamped(c, end, size, 0, size)
         return dim_max(high - low + (k - 1), 0) // k
-    low, high = _clamped(c, end, size, -1, size - 1), _clamped(c, start, size, -1, size - 1)
+    low, high = _clamped(c, end, size, -1, size - 1), _clamped(c, start, size, 0, size - 1)
     return dim_max(high - low + (-k - 1), 0) // -k
 
 

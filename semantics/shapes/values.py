@@ -155,16 +155,18 @@ def sliced(c: Context) -> Known:
     steps = _numbers(c.elements(4)) if c.has(4) else [1] * len(starts)
     if axes is None or steps is None:
         return None
-    cut = [slice(None)] * x.ndim
     for axis, start, end, step in zip(axes, starts, ends, steps):
         axis = c.axis(axis, x.ndim)
-        size = x.shape[axis]
-        if step < 0:  # an end before the first element has no number in Python
-            stop = None if end < -size else end
-            cut[axis] = slice(start, stop, step)
-        else:
-            cut[axis] = slice(start, end, step)
-    return [x[tuple(cut)]]
+        x = x.take(_positions(x.shape[axis], start, end, step), axis)
+    return [x]
+
+
+def _positions(size: int, start: int, end: int, step: int) -> range:
+    """The positions that Slice takes of an axis."""
+    start, end = (v + size if v < 0 else v for v in (start, end))
+    if step > 0:
+        return range(min(max(start, 0), size), min(max(end, 0), size), step)
+    return range(min(max(start, 0), size - 1), min(max(end, -1), size - 1), step)
 
 
 def split(c: Context) -> Known:

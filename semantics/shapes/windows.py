@@ -247,9 +247,10 @@ def _resize_to(c: Context, x: list[Dim], axes: list[int]) -> list[Dim]:
 
 
 def scaled(size: Dim, scale: Ratio) -> Dim | None:
-    """floor(size * scale) as float32 arithmetic gives it, exactly for sizes below 2^20.
+    """floor(size * scale).
 
-    A scale that is a rounded fraction, 0.7 say, counts as that fraction where the product's rounding makes it so.
+    A scale that is the float32 nearest to a simple fraction, 0.7 say, counts as the fraction: so do float32 products
+    of it with sizes, which is how runtimes compute, as long as their rounding hides the scale's.
     """
     exact = scale.constant
     if exact is None:
@@ -259,7 +260,7 @@ def scaled(size: Dim, scale: Ratio) -> Dim | None:
     if exact.denominator == 1 or exact.denominator * exact.numerator < 2**16:
         return size * exact.numerator // exact.denominator
     near = exact.limit_denominator(64)
-    if near and abs(exact - near) / near <= (Fraction(1, 2**25) if exact < near else Fraction(1, 2**23)):
+    if near and abs(exact - near) / near <= Fraction(1, 2**24):
         return size * near.numerator // near.denominator
     return size * exact.numerator // exact.denominator
 
