@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from numpy import ndindex
 from xdsl.dialects import arith, math
 from xdsl.ir import SSAValue
 
 from ...dialects import onnx
 from ...dialects.dims import Dim, as_dim
-from ...dialects.dims.expression import ZERO, dim_max, dim_min
+from ...dialects.dims.expression import ONE, ZERO, dim_max, dim_min
 from .body import Body
 from .casts import converted
-from .element_kinds import I64
+from .element_kinds import I64, Element
 from .graph import Combine, Computed, Dims, Node, Use, pointwise, widened
 from .index_space import Index
+from .movement import reshaped
 from .operators import Operands, Rule, quotient, reduced
 from .reductions import absolute, mapped, square, square_root
 from .scalars import Scalars
@@ -101,19 +101,42 @@ def over_windows(combine: Combine, x: Node, windows: Windows, dims: Dims, fill: 
         total *= size
     if total > UNROLLED:
         return reduced(combine, windowed(x, windows, dims, fill), kernel_axes(windows))
-    t = x.element
+    return Computed(dims, x.element, ((x, Use.MANY),), UnrolledWindow(combine, x, windows, fill).emit, cost=3 * total)
 
-    def formula(body: Body, index: Index) -> SSAValue:
-        s = body.scalars
-        value: SSAValue | None = None
-        for element in ndindex(*windows.kernel):
-            places, conditions = places_of(body, windows, index, tuple(map(as_dim, element)))
-            one = body.guarded(conditions, lambda p=places: body.read(x, (*index[:2], *p)), lambda: s.constant(fill, t))
-            value = one if value is None else s.max(value, one, t) if combine is Combine.MAX else s.add(value, one, t)
-        assert value is not None
-        return value
 
-    return Computed(dims, t, ((x, Use.MANY),), formula, cost=3 * total)
+@dataclass(frozen=True)
+class UnrolledWindow:
+    """A window's elements combined in one expression: axis by axis, so that a whole row is guarded at once."""
+
+    combine: Combine
+    x: Node
+    windows: Windows
+    fill: float
+
+    def emit(self, body: Body, index: Index) -> SSAValue:
+        return self._along(body, index, index[:2])
+
+    def _along(self, body: Body, index: Index, place: Index) -> SSAValue:
+        """Over the axes from `place`'s end on."""
+        axis = len(place) - 2
+        if axis == self.windows.rank:
+            return body.read(self.x, place)
+        s, t = body.scalars, self.x.element
+        total: SSAValue | None = None
+        for number in range(self.windows.kernel[axis]):
+            at = self.windows.place(axis, index[2 + axis], as_dim(number))
+            value = body.guarded(
+                body.inside(at, self.windows.spatial[axis]),
+                lambda at=at: self._along(body, index, (*place, at)),
+                lambda: s.constant(self.fill, t),
+            )
+            total = value if total is None else self._combined(s, total, value)
+        assert total is not None
+        return total
+
+    def _combined(self, s: Scalars, a: SSAValue, b: SSAValue) -> SSAValue:
+        t = self.x.element
+        return s.max(a, b, t) if self.combine is Combine.MAX else s.add(a, b, t)
 
 
 def max_pool(o: Operands) -> list[Node]:
@@ -179,17 +202,30 @@ def average_pool(o: Operands) -> list[Node]:
     total = over_windows(Combine.ADD, x, windows, dims, 0.0)
     with_pads = bool(o.attr("count_include_pad"))
 
-    def count(body: Body, index: Index) -> SSAValue:
-        number = as_dim(1)
-        for axis in range(windows.rank):
-            number = number * counted(body, windows, axis, index[2 + axis], with_pads)
+    counts = [_counts(windows, axis, dims[2 + axis], with_pads, t) for axis in range(windows.rank)]
+    number = counts[0]
+    for other in counts[1:]:
+        number = pointwise(
+            lambda s, a, c: s.mul(a, c, t), (with_trailing_axis(number), other), (*number.dims, other.dims[0]), t
+        )
+    return [converted(quotient(total, number), o.element())]
+
+
+def with_trailing_axis(x: Node) -> Node:
+    return reshaped(x, (*x.dims, ONE))
+
+
+def _counts(windows: Windows, axis: int, size: Dim, with_pads: bool, t: Element) -> Node:
+    """How many elements count along an axis, for each window."""
+
+    def formula(body: Body, index: Index) -> SSAValue:
         s = body.scalars
+        number = counted(body, windows, axis, index[0], with_pads)
         if number.is_const:
             return s.constant(number.value, t)
         return s.convert("sitofp", s.convert("index_cast", body.index(number), I64), t)
 
-    counts = Computed(dims, t, (), count, cost=5)
-    return [converted(quotient(total, counts), o.element())]
+    return Computed((size,), t, (), formula, cost=6)
 
 
 def counted(body: Body, windows: Windows, axis: int, window: Dim, with_pads: bool) -> Dim:
