@@ -1,97 +1,19 @@
-"""Products that are made of the templates matmul and conv: convolutions of quantized numbers, and einsum.
-
-Bytes are widened to i32 less their zero points, multiplied and summed in i32, which wraps as the standard's does.
-"""
+"""Einsum: pairs of operands as matrix products."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from xdsl.dialects import math
-from xdsl.dialects.builtin import IntegerAttr, i64
-from xdsl.ir import SSAValue
-
 from ...dialects import onnx
 from ...dialects.dims import Dim
 from ...dialects.dims.expression import ONE, ZERO
 from ...semantics.reference.linear import einsum_terms
-from .casts import convert, converted
-from .element_kinds import F64, I32, Element
+from .casts import converted
 from .graph import Combine, Dims, Node, View, pointwise, widened
 from .index_space import Index, IndexSpace, product
 from .movement import reshaped, transposed
 from .operators import Operands, Rule, reduced
-from .scalars import Scalars
-from .templates import accumulated, channel_bias, in_compute_type, matrix_product, window_config
-
-# Quantized numbers
-
-
-def less_zero_point(x: Node, zero_point: Node | None) -> Node:
-    """x - zero point as i32."""
-    if zero_point is None:
-        return converted(x, I32)
-    source = x.element
-    return pointwise(
-        lambda s, v, z: s.sub(convert(s, v, source, I32), convert(s, z, zero_point.element, I32), I32),
-        (x, zero_point),
-        x.dims,
-        I32,
-        2,
-    )
-
-
-def conv_integer(o: Operands) -> list[Node]:
-    """Padding counts as the zero point: as 0 of what is multiplied."""
-    x, w, zero = o[0], o[1], o.get(3)
-    whole = less_zero_point(x, None if (z := o.get(2)) is None else reshaped(z, ()))
-    weights = less_zero_point(w, None if zero is None else _by_feature(zero, w))
-    return [_convolution(o, x, w, whole, weights)]
-
-
-def _by_feature(parameter: Node, w: Node) -> Node:
-    if all(d is ONE for d in parameter.dims):
-        return reshaped(parameter, ())
-    return reshaped(parameter, (parameter.dims[0], *([ONE] * (len(w.dims) - 1))))
-
-
-def _convolution(o: Operands, x: Node, w: Node, whole: Node, weights: Node) -> Node:
-    config = window_config(o, x, w.dims[2:])
-    config["group"] = IntegerAttr(o.attr("group"), i64)
-    return accumulated("conv", (whole, weights), config, o.dims(), I32)
-
-
-def requantized(total: Node, scales: Sequence[Node], y_scale: Node, zero_point: Node, to: Element) -> Node:
-    """saturate(round(total * scale * scale / y_scale) + zero point); in f64, so that ties are what they are exactly."""
-    t = F64
-
-    def function(s: Scalars, value: SSAValue, by: SSAValue, zero: SSAValue, *factors: SSAValue) -> SSAValue:
-        scale = convert(s, factors[0], scales[0].element, t)
-        for factor, node in zip(factors[1:], scales[1:]):
-            scale = s.mul(scale, convert(s, factor, node.element, t), t)
-        real = s.mul(s.convert("sitofp", value, t), scale, t)
-        whole = s.unary(math.RoundEvenOp, s.divf(real, convert(s, by, y_scale.element, t)))
-        moved = s.add(whole, convert(s, zero, zero_point.element, t), t)
-        bounded = s.clamp(moved, to.lowest, to.highest, t)
-        return s.convert("fptosi" if to.kind == "i" else "fptoui", bounded, to)
-
-    return pointwise(function, (total, y_scale, zero_point, *scales), total.dims, to, 15)
-
-
-def q_linear_conv(o: Operands) -> list[Node]:
-    x, w = o[0], o[3]
-    rank = len(x.dims)
-    whole = less_zero_point(x, reshaped(o[2], ()))
-    weights = less_zero_point(w, _by_feature(o[5], w))
-    total = _convolution(o, x, w, whole, weights)
-    if (bias := channel_bias(o.get(8), rank)) is not None:
-        total = pointwise(lambda s, a, b: s.add(a, b, I32), (total, bias), total.dims, I32)
-    w_scale = o[4] if not all(d is ONE for d in o[4].dims) else reshaped(o[4], ())
-    by_channel = channel_bias(w_scale, rank) if w_scale.dims else w_scale
-    assert by_channel is not None
-    scales = (reshaped(o[1], ()), by_channel)
-    return [requantized(total, scales, reshaped(o[6], ()), reshaped(o[7], ()), o.element())]
-
+from .templates import in_compute_type, matrix_product, template
 
 # Einsum
 
@@ -120,16 +42,33 @@ class Labelled:
         return Labelled(reduced(Combine.ADD, widened(self.node), gone), [n for n in self.labels if n in kept])
 
 
-def einsum(o: Operands) -> list[Node]:
-    """By pairs from left to right: labels in both and not needed later are a matmul's depth, the others its sides."""
+def einsum(o: Operands) -> Sequence[Node | None]:
+    """By pairs from left to right: labels in both and not needed later are a matmul's depth, the others its sides.
+
+    Where two operands have one axis each of rows, columns and depth, the template of the operator's own name multiplies
+    them where they are, whatever the order of their axes.
+    """
     operands = o.all()
     terms, result = einsum_terms(o.attr("equation"), [len(x.dims) for x in operands])
+    if _is_plain_product(operands, terms, result):
+        return template(o)
     total = _labelled(operands[0], terms[0])
     for at, (operand, term) in enumerate(zip(operands[1:], terms[1:]), 2):
         needed = {n for later in terms[at:] for n in later} | set(result)
         total = _contracted(total, _labelled(operand, term), needed)
     total = _with_all(total.summed(set(result)), result).to(result)
     return [converted(total.node, o.element())]
+
+
+def _is_plain_product(operands: Sequence[Node], terms: Sequence[Sequence[int]], result: Sequence[int]) -> bool:
+    """Two operands, no label twice in one, no axis of size 1, one label summed, at most one each of the others."""
+    if len(terms) != 2 or any(len(set(term)) < len(term) for term in terms):
+        return False
+    if any(d is ONE for x in operands for d in x.dims):
+        return False
+    left, right = map(set, terms)
+    summed = (left | right) - set(result)
+    return len(summed) == 1 and summed <= left & right and len(left - right) <= 1 and len(right - left) == 1
 
 
 def _labelled(x: Node, term: Sequence[int]) -> Labelled:
@@ -189,7 +128,5 @@ def _spread(x: Labelled, labels: Sequence[int], dims: Dims) -> Node:
 
 
 PRODUCTS: dict[type[onnx.OnnxOp], Rule] = {
-    onnx.ConvIntegerOp: conv_integer,
     onnx.EinsumOp: einsum,
-    onnx.QLinearConvOp: q_linear_conv,
 }

@@ -235,7 +235,9 @@ def template(o: Operands) -> list[Node | None]:
     return nodes
 
 
-WITH_EPILOGUE: frozenset[type[onnx.OnnxOp]] = frozenset((onnx.MatMulIntegerOp, onnx.QLinearMatMulOp))
+WITH_EPILOGUE: frozenset[type[onnx.OnnxOp]] = frozenset(
+    (onnx.ConvIntegerOp, onnx.MatMulIntegerOp, onnx.QLinearConvOp, onnx.QLinearMatMulOp)
+)
 """Operators of their own name whose one result goes through an epilogue."""
 
 
@@ -251,10 +253,10 @@ TEMPLATES: dict[type[onnx.OnnxOp], Rule] = {
     onnx.MatMulOp: matmul,
     **dict.fromkeys(
         (
-            onnx.AttentionOp, onnx.CompressOp, onnx.CumProdOp, onnx.CumSumOp, onnx.DetOp, onnx.GRUOp, onnx.LSTMOp,
-            onnx.MatMulIntegerOp, onnx.MlTreeEnsembleClassifierOp, onnx.MlTreeEnsembleOp,
-            onnx.MlTreeEnsembleRegressorOp, onnx.NonMaxSuppressionOp, onnx.NonZeroOp, onnx.QLinearMatMulOp, onnx.RNNOp,
-            onnx.ScatterElementsOp, onnx.ScatterNDOp, onnx.TopKOp, onnx.UniqueOp,
+            onnx.AttentionOp, onnx.CompressOp, onnx.ConvIntegerOp, onnx.CumProdOp, onnx.CumSumOp, onnx.DetOp,
+            onnx.GRUOp, onnx.LSTMOp, onnx.MatMulIntegerOp, onnx.MlTreeEnsembleClassifierOp, onnx.MlTreeEnsembleOp,
+            onnx.MlTreeEnsembleRegressorOp, onnx.NonMaxSuppressionOp, onnx.NonZeroOp, onnx.QLinearConvOp,
+            onnx.QLinearMatMulOp, onnx.RNNOp, onnx.ScatterElementsOp, onnx.ScatterNDOp, onnx.TopKOp, onnx.UniqueOp,
         ),
         template,
     ),
