@@ -208,9 +208,7 @@ def covers(a: Dim, b: Dim) -> bool:
     """Whether a >= b at every binding, as far as signs of coefficients tell; sizes' symbols are not negative."""
     if a is b:
         return True
-    return all(
-        c >= 0 and all(isinstance(atom, Symbol) for atom, _ in monomial) for c, monomial in (a - b).terms
-    )
+    return all(c >= 0 and all(isinstance(atom, Symbol) for atom, _ in monomial) for c, monomial in (a - b).terms)
 
 
 @dataclass(frozen=True)

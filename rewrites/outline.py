@@ -7,6 +7,7 @@ so two layers of one shape share a function.  Views at a group's border stay in 
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from io import StringIO
@@ -24,11 +25,14 @@ from ..dialects.dims import Dim, ShapeAttr, dims_of
 from ..semantics.facts import Facts
 from ..semantics.kinds import Kind, is_view, kind_of
 from ..semantics.known import constant_value
-from .driver import ORIGIN, origins_of, set_origins
+from .driver import ORIGIN, PATTERN, origins_of, set_origins
 from .group import INDEX_MAPS, TAKEN, Decision, Group, Grouping, inputs_of, symbols_of
 
 KEPT_IN_KERNEL = 64
 """A constant of at most so many elements is part of the kernels that read it."""
+
+PATTERNS = "kernel.patterns"
+"""The attribute of a kernel that names the rewrite patterns that made operators of it."""
 
 
 def native_everywhere(op: Operation) -> str | None:
@@ -94,6 +98,8 @@ class Outliner:
 
     def run_block(self, block: Block) -> None:
         for op in block.ops:
+            if isinstance(op, onnx.CustomOp):
+                continue  # its region is a body of scalars
             for region in op.regions:
                 for inner in region.blocks:
                     self.run_block(inner)
@@ -177,19 +183,23 @@ class Outliner:
         rename = {s: Dim.symbol(f"d{i}") for i, s in enumerate(symbols)}
         function = build_function(ops, inputs, constants, results, rename)
         key = key_of(function)
+        patterns = {p.data for op in ops if isinstance(p := op.attributes.get(PATTERN), StringAttr)}
         if key in self.functions:
             name = self.functions[key].sym_name.data
             merge_origins(self.functions[key], function)
+            patterns |= patterns_of(self.functions[key])
         else:
             name = self.fresh_name(ops)
             function.sym_name = StringAttr(name)
             function.attributes["kernel.key"] = StringAttr(key)
             function.attributes["kernel.fused"] = ArrayAttr(
-                [DictionaryAttr({"producer": StringAttr(d.producer.name), "consumer": StringAttr(d.consumer.name),
+                [DictionaryAttr({"producer": StringAttr(label(d.producer)), "consumer": StringAttr(label(d.consumer)),
                                  "reason": StringAttr(d.reason.name.lower())}) for d in taken]
             )  # fmt: skip
-            function.attributes["kernel.ops"] = ArrayAttr([StringAttr(op.name) for op in ops])
+            function.attributes["kernel.ops"] = ArrayAttr([StringAttr(label(op)) for op in ops])
             self.functions[key] = function
+        if patterns:
+            self.functions[key].attributes[PATTERNS] = ArrayAttr(map(StringAttr, sorted(patterns)))
         call = kernel.CallOp(name, [Dim.symbol(s) for s in symbols], inputs, [r.type for r in results])
         set_origins(call, {i for op in ops for i in origins_of(op)})
         block = ops[-1].parent
@@ -209,16 +219,35 @@ class Outliner:
         """A readable name: up to three of the group's operators, heaviest first kept in order, and a number."""
         words: list[str] = []
         for op in ops:
-            word = op.name.split(".")[-1].lower()
+            word = word_of(op)
             if word not in words:
                 words.append(word)
         if len(words) > 3:
-            heavy = [w.name.split(".")[-1].lower() for w in ops if kind_of(w) in (Kind.TEMPLATE, Kind.REDUCTION)]
+            heavy = [word_of(w) for w in ops if kind_of(w) in (Kind.TEMPLATE, Kind.REDUCTION)]
             words = list(dict.fromkeys([*heavy[:2], *words[:1], words[-1]]))[:3]
         stem = "_".join(words)
         number = self.names.get(stem, 0)
         self.names[stem] = number + 1
         return f"{stem}_{number}"
+
+
+def label(op: Operation) -> str:
+    """An op in reports: `onnx.Conv`, or domain and name of a user's operator."""
+    if isinstance(op, onnx.CustomOp):
+        return f"{onnx.text_of(op.domain)}::{onnx.text_of(op.op_type)}"
+    return op.name
+
+
+def word_of(op: Operation) -> str:
+    """An op as a part of a kernel's name."""
+    name = onnx.text_of(op.op_type) if isinstance(op, onnx.CustomOp) else op.name.split(".")[-1]
+    return re.sub(r"\W", "_", name.lower(), flags=re.ASCII)
+
+
+def patterns_of(function: FuncOp) -> set[str]:
+    """The patterns that made a kernel's operators."""
+    found = function.attributes.get(PATTERNS)
+    return {p.data for p in found if isinstance(p, StringAttr)} if isinstance(found, ArrayAttr) else set()
 
 
 def sink_index_maps(block: Block) -> None:
@@ -317,7 +346,8 @@ def build_function(
                 operands=[mapper[o] for o in op.operands],
                 result_types=types,
                 properties={name: renamed_property(p, rename) for name, p in op.properties.items()},
-                attributes={k: v for k, v in op.attributes.items() if k in (ORIGIN, "pattern")},
+                attributes={k: v for k, v in op.attributes.items() if k in (ORIGIN, PATTERN)},
+                regions=[r.clone() for r in op.regions],
             )
         for old, new in zip(op.results, clone.results, strict=True):
             new.name_hint = old.name_hint
@@ -333,7 +363,7 @@ def key_of(function: FuncOp) -> str:
     bare = function.clone()
     for op in bare.walk():
         op.attributes.pop(ORIGIN, None)
-        op.attributes.pop("pattern", None)
+        op.attributes.pop(PATTERN, None)
         for result in op.results:
             result.name_hint = None
     for argument in bare.body.block.args:

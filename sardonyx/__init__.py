@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from . import testing
     from .compiler import lower, rewrite, run
     from .infer import infer_shapes
+    from .ops import op, pointwise
     from .program import Program, compile
 
 __version__ = "0.1.0"
@@ -28,13 +29,15 @@ _LAZY = {
     "compile": "program",
     "infer_shapes": "infer",
     "lower": "compiler",
+    "op": "ops",
+    "pointwise": "ops",
     "rewrite": "compiler",
     "run": "compiler",
 }
 
 __all__ = [
     "CompilerBug", "Error", "InputError", "ModelError", "Program", "UnsupportedError",
-    "compile", "infer_shapes", "lower", "rewrite", "run", "testing",
+    "compile", "infer_shapes", "lower", "op", "pointwise", "rewrite", "run", "testing",
 ]  # fmt: skip
 
 

@@ -227,7 +227,9 @@ def packed_constant(
     assert array is not None and isinstance(owner, Operation) and isinstance(value.type, TensorType)
     flat = pack(layout, array)
     handle = weights.add(flat)
-    constant = onnx.ConstantOp.make([], {"value": handle}, [tensor_type(value.type.element_type, flat.shape)], like=owner)
+    constant = onnx.ConstantOp.make(
+        [], {"value": handle}, [tensor_type(value.type.element_type, flat.shape)], like=owner
+    )
     block = owner.parent
     assert block is not None
     block.insert_op_after(constant, owner)
@@ -248,7 +250,14 @@ def is_in_loops(kernel: FuncOp) -> bool:
 def to_llvm(kernel: FuncOp, target: Target, symbol: str) -> ModuleOp:
     """The kernel's llvm module, which also carries what the kernel reports to the schedule and the entry."""
     module = kernel_to_llvm(kernel, target, symbol)
-    for name in ("kernel.key", "kernel.scratch", "kernel.thread_scratch", "kernel.ops", "kernel.fused"):
+    for name in (
+        "kernel.key",
+        "kernel.scratch",
+        "kernel.thread_scratch",
+        "kernel.ops",
+        "kernel.fused",
+        "kernel.patterns",
+    ):
         if (value := kernel.attributes.get(name)) is not None:
             module.attributes[name] = value
     checks = [ArrayAttr([StringAttr(c.code.data), StringAttr(c.message.data)]) for c in checks_of(kernel)]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -57,7 +57,7 @@ def compiled(model: Path, options: dict[str, Any]) -> Program:
 
 
 @contextmanager
-def progress() -> Iterator[Callable[[str, int, int], None] | None]:
+def progress() -> Generator[Callable[[str, int, int], None] | None]:
     """A line that follows the compiler on a terminal; nothing where standard error is a pipe or a file."""
     if not sys.stderr.isatty():
         yield None
@@ -107,7 +107,8 @@ def run_command(
     feeds = make_feeds(program.inputs, inputs, sizes)
     outputs = program(feeds)
     if output is not None:
-        np.savez(output, **{name: np.asarray(value) for name, value in outputs.items()})
+        arrays: dict[str, Any] = {name: np.asarray(value) for name, value in outputs.items()}
+        np.savez(output, **arrays)
     described = {name: describe(value) for name, value in outputs.items()}
     emit_result(described, as_json, "\n".join(f"{name}: {text}" for name, text in described.items()))
 

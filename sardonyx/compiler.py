@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
@@ -11,9 +11,9 @@ from typing import Any, TypeAlias
 from weakref import WeakKeyDictionary
 
 import numpy as np
-from xdsl.dialects.builtin import DenseIntOrFPElementsAttr, ModuleOp, StringAttr
+from xdsl.dialects.builtin import DenseIntOrFPElementsAttr, ModuleOp, StringAttr, TensorType
 from xdsl.dialects.func import FuncOp, ReturnOp
-from xdsl.ir import Attribute, SSAValue
+from xdsl.ir import Attribute, Operation, SSAValue
 
 from .build import KernelObject, build_kernels, kernels_in, name_of, prepack
 from .codegen.entry import Entry, KernelInfo, entry_needs, host_value, main_to_llvm, overridable_inputs, tensor_dims
@@ -25,6 +25,7 @@ from .dialects.target import Target
 from .frontend.exporter import export_model
 from .frontend.importer import import_model
 from .lowering.schedule import schedule
+from .ops import operator_table
 from .options import Options
 from .pipeline import LEVEL, LEVELS, State
 from .pipeline import run as run_steps
@@ -34,13 +35,15 @@ from .rewrites.infer import infer_shapes as infer_module
 from .rewrites.upgrade import upgrade_opset
 from .runtime import abi
 from .runtime.cache import Cache, Weight
-from .runtime.errors import CompilerBug, UnsupportedError
+from .runtime.errors import CompilerBug, InputError, UnsupportedError
 from .runtime.host import default_threads, detect
 from .runtime.hosting import HostFunction
 from .runtime.manifest import FORMAT, Manifest, TensorSpec
 from .runtime.program import LoadedProgram
+from .semantics.custom import NO_OPERATORS, CustomOperator, Operators
 from .semantics.evaluate import operator_and_attributes, reference_of
 from .semantics.interpreter import run_graph
+from .semantics.reference import Value
 from .semantics.weights import WeightStore
 from .tools.explain import explain, main_of, operator_name
 
@@ -69,13 +72,14 @@ def compile_fresh(
     target: Target | None,
     report: Progress,
     store: Cache | None,
+    operators: Operators = NO_OPERATORS,
 ) -> tuple[Built, dict[str, float]]:
     """Compiles a model; also gives the seconds that each step took."""
     report("read", 0, 1)
     began = time.perf_counter()
     module, weights = import_model(model)
     overridable = keep_defaults(module, options.overridden)
-    state = State(module, weights, target or host_target(), options, patterns)
+    state = State(module, weights, target or host_target(), options, patterns, operators)
     seconds: dict[str, float] = {"import": time.perf_counter() - began}
     for done in run_steps(state, to="kernels"):
         report(done.step, 0, 1)
@@ -94,8 +98,9 @@ def keep_defaults(module: ModuleOp, overridden: Sequence[str]) -> list[str]:
     names: list[str] = []
     for op in main_of(module).body.block.ops:
         if isinstance(op, onnx.InitializerOp) and op.overridable is not None:
-            names.append(op.sym.data)
-            if op.sym.data not in overridden:
+            name = onnx.text_of(op.sym)
+            names.append(name)
+            if name not in overridden:
                 del op.properties["overridable"]
     return names
 
@@ -153,7 +158,7 @@ def build(state: State, seconds: dict[str, float], report: Progress, store: Cach
         manifest_of(state, main, entry),
         [*images.values(), pool_object(state.target), image],
         weights,
-        host_functions(entry, state.weights),
+        host_functions(entry, state.weights, state.operators),
         sorted(str(f) for f in externals),
     )
 
@@ -178,7 +183,7 @@ def weight_of(value: Attribute, weights: WeightStore) -> Weight:
     return Weight(np.asarray(plain, np.float32 if isinstance(plain, float) else None))
 
 
-def host_functions(entry: Entry, weights: WeightStore) -> list[HostFunction]:
+def host_functions(entry: Entry, weights: WeightStore, operators: Operators) -> list[HostFunction]:
     """The reference functions of the hosted operators. Raises UnsupportedError naming all that have none.
 
     What a later process needs to find the function again goes into the manifest's entry.
@@ -186,19 +191,37 @@ def host_functions(entry: Entry, weights: WeightStore) -> list[HostFunction]:
     found: list[HostFunction] = []
     missing: list[str] = []
     for host, op in zip(entry.hosts, entry.hosted, strict=True):
-        function = reference_of(op, weights)
+        function = reference_of(op, weights, operators)
         if function is None:
             info = onnx.info_of(op)
             missing.append(f"{operator_name(op)} (node {info})" if info else operator_name(op))
             continue
         domain, name, attributes = operator_and_attributes(op, weights)
-        if is_json(attributes):
+        if (domain, name) in operators:
+            function = checked(function, op)
+        elif is_json(attributes):
             host["payload"] = {"domain": domain, "operator": name, "attributes": attributes}
         single = len(op.results) == 1
         found.append((lambda *v, f=function: f(*v)[0]) if single else function)
     if missing:
         raise UnsupportedError(f"not supported: {', '.join(missing)}")
     return found
+
+
+def checked(function: Callable[..., tuple[Value, ...]], op: Operation) -> Callable[..., tuple[Value, ...]]:
+    """A user's function that raises InputError where it gives something else than its result types say."""
+    expected = [(onnx.numpy_dtype(r.type.element_type), r.type.get_num_dims()) for r in op.results
+                if isinstance(r.type, TensorType)]  # fmt: skip
+
+    def run(*operands: Value) -> tuple[Value, ...]:
+        results = function(*operands)
+        for value, (dtype, rank) in zip(results, expected):
+            if not isinstance(value, np.ndarray) or value.dtype != dtype or value.ndim != rank:
+                given = f"{value.dtype} of rank {value.ndim}" if isinstance(value, np.ndarray) else type(value).__name__
+                raise InputError(f"operator {operator_name(op)} gave {given}, expected {dtype} of rank {rank}")
+        return results
+
+    return run
 
 
 def is_json(value: Any) -> bool:
@@ -217,7 +240,7 @@ def manifest_of(state: State, main: FuncOp, entry: Entry) -> Manifest:
     assert isinstance(ret, ReturnOp)
     inputs: list[TensorSpec] = [spec_of(a, f"input_{i}") for i, a in enumerate(main.body.block.args)]
     for op in overridable_inputs(main):
-        spec = spec_of(op.result, op.sym.data)
+        spec = spec_of(op.result, onnx.text_of(op.sym))
         spec["default"] = entry.weights.index(op.value)
         inputs.append(spec)
     names = output_names(main)
@@ -255,20 +278,35 @@ def output_names(main: FuncOp) -> list[str]:
 
 
 def state_of(
-    model: Model, *, assume: Iterable[str] = (), fuse: bool = True, exact: bool = False, target: Target | None = None
+    model: Model,
+    *,
+    assume: Iterable[str] = (),
+    fuse: bool = True,
+    exact: bool = False,
+    target: Target | None = None,
+    patterns: Sequence[Pattern] = (),
+    ops: Iterable[CustomOperator] = (),
 ) -> State:
     """A fresh compilation of a model, just imported."""
     module, weights = import_model(model)
     keep_defaults(module, ())
-    return State(module, weights, target or host_target(), Options(assume=tuple(assume), fuse=fuse, exact=exact))
+    options = Options(assume=tuple(assume), fuse=fuse, exact=exact)
+    return State(module, weights, target or host_target(), options, patterns, operator_table(ops))
 
 
-_stores: WeakKeyDictionary[ModuleOp, WeightStore] = WeakKeyDictionary()
-"""The weights of modules that `lower` gave out."""
+_stores: WeakKeyDictionary[ModuleOp, tuple[WeightStore, Operators]] = WeakKeyDictionary()
+"""The weights and the users' operators of modules that `lower` gave out."""
 
 
 def lower(
-    model: Model | ModuleOp, *, to: str, assume: Iterable[str] = (), fuse: bool = True, exact: bool = False
+    model: Model | ModuleOp,
+    *,
+    to: str,
+    assume: Iterable[str] = (),
+    fuse: bool = True,
+    exact: bool = False,
+    patterns: Sequence[Pattern] = (),
+    ops: Iterable[CustomOperator] = (),
 ) -> ModuleOp:
     """The model's module at a level: one of `graph`, `kernels`, `tensor`, `loops`, `schedule`, `llvm`.
 
@@ -278,15 +316,17 @@ def lower(
     if to not in LEVELS:
         raise ValueError(f"no level {to!r}; there are {', '.join(LEVELS)}")
     if isinstance(model, ModuleOp):
-        state = State(model, weights_of(model), host_target(), Options())
+        operators = operators_of(model, ops)
+        state = State(model, weights_of(model), host_target(), Options(), operators=operators)
         start = level_of(model)
         if LEVELS.index(to) < LEVELS.index(start):
             raise ValueError(f"the module is at level {start!r}, past {to!r}")
     else:
-        state, start = state_of(model, assume=assume, fuse=fuse, exact=exact), None
+        state = state_of(model, assume=assume, fuse=fuse, exact=exact, patterns=patterns, ops=ops)
+        start = None
     for _ in run_steps(state, to=to, start=start):
         pass
-    _stores[state.module] = state.weights
+    _stores[state.module] = state.weights, state.operators
     return state.module
 
 
@@ -300,11 +340,19 @@ def level_of(module: ModuleOp) -> str:
 
 def weights_of(module: ModuleOp, folder: Path | None = None) -> WeightStore:
     """The weights of a module that `lower` gave out, or of one parsed from text in `folder` by its own table."""
-    store = _stores.get(module)
-    return store if store is not None else WeightStore.from_module(module, folder or Path())
+    known = _stores.get(module)
+    return known[0] if known is not None else WeightStore.from_module(module, folder or Path())
 
 
-def run(module: ModuleOp, inputs: Mapping[str, Any], *, threads: int | None = None) -> dict[str, Any]:
+def operators_of(module: ModuleOp, ops: Iterable[CustomOperator] = ()) -> Operators:
+    """The users' operators of a module: those given, and those that it was lowered with."""
+    known = _stores.get(module)
+    return {**(known[1] if known is not None else {}), **operator_table(ops)}
+
+
+def run(
+    module: ModuleOp, inputs: Mapping[str, Any], *, threads: int | None = None, ops: Iterable[CustomOperator] = ()
+) -> dict[str, Any]:
     """Runs a module at whatever level it is, edited by hand or not; gives the outputs by name.
 
     At the graph and kernels levels by the numpy reference functions, at the tensor level by the numpy evaluator of its
@@ -313,9 +361,9 @@ def run(module: ModuleOp, inputs: Mapping[str, Any], *, threads: int | None = No
     level = level_of(module)
     weights = weights_of(module)
     if level in ("graph", "kernels", "tensor"):
-        return run_graph(module, weights, inputs)
+        return run_graph(module, weights, inputs, operators=operators_of(module, ops))
     copy = module.clone()
-    state = State(copy, weights, host_target(), Options())
+    state = State(copy, weights, host_target(), Options(), operators=operators_of(module, ops))
     built = build(state, {}, lambda phase, done, total: None, None)
     arrays = [w.array for w in built.weights]
     loaded = LoadedProgram(
@@ -365,9 +413,11 @@ def emitted(
     assume: Iterable[str] = (),
     fuse: bool = True,
     exact: bool = False,
+    patterns: Sequence[Pattern] = (),
+    ops: Iterable[CustomOperator] = (),
 ) -> tuple[str, dict[str, float]]:
     """The text of a level and what each step took; `kernel` picks one kernel's part."""
-    state = state_of(model, assume=assume, fuse=fuse, exact=exact)
+    state = state_of(model, assume=assume, fuse=fuse, exact=exact, patterns=patterns, ops=ops)
     seconds = {d.step: d.seconds for d in run_steps(state, to="llvm" if level in ("ll", "asm") else level)}
     parts = [op for op in state.module.body.block.ops if kernel is None or name_of(op) == kernel]
     if kernel is not None and not parts:

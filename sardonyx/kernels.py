@@ -19,19 +19,18 @@ from .pipeline import LEVEL
 from .runtime.errors import InputError
 
 if TYPE_CHECKING:
-    from .program import Model, Program
+    from .program import Origin, Program
 
 
 @dataclass(frozen=True)
 class KernelCallable:
-    """A kernel by itself: call it with arrays in the order of its inputs; one result is given as it is, more as a tuple.
+    """A kernel by itself: call it with arrays in the order of its inputs; gives one result as it is, more as a tuple.
 
     `ir(level)` is its text at `kernels`, `tensor`, `loops` or `llvm`, `asm` its machine code as text.
     """
 
     name: str
-    model: Model
-    fuse: bool
+    origin: Origin
 
     def __call__(self, *arrays: Any) -> Any:
         """Runs the kernel alone. Raises InputError for arrays that do not fit it."""
@@ -43,16 +42,29 @@ class KernelCallable:
 
     def ir(self, level: str) -> str:
         """The kernel's text at a level."""
-        return emitted(self.model, level, kernel=self.name, fuse=self.fuse)[0]
+        return self._emitted(level)
 
     @property
     def asm(self) -> str:
         """The kernel's machine code as assembly text."""
-        return emitted(self.model, "asm", kernel=self.name, fuse=self.fuse)[0]
+        return self._emitted("asm")
+
+    def _emitted(self, level: str) -> str:
+        return emitted(self.origin.model, level, kernel=self.name, **self._request())[0]
+
+    def _request(self) -> dict[str, Any]:
+        options = self.origin.options
+        return {
+            "assume": options.assume,
+            "fuse": options.fuse,
+            "exact": options.exact,
+            "patterns": self.origin.patterns,
+            "ops": self.origin.ops,
+        }
 
     def module(self) -> ModuleOp:
         """A module at the kernels level whose `main` calls this kernel and nothing else."""
-        whole = lower(self.model, to="kernels", fuse=self.fuse)
+        whole = lower(self.origin.model, to="kernels", **self._request())
         function = next(f for f in whole.body.block.ops if isinstance(f, FuncOp) and name_of(f) == self.name)
         function.detach()
         return ModuleOp([main_for(function), function], {LEVEL: StringAttr("kernels")})
@@ -83,12 +95,12 @@ class Kernels(Mapping[str, KernelCallable]):
     def __init__(self, program: Program) -> None:
         self._names = list(program.explain().to_dict()["functions"])
         assert program.origin is not None
-        self._model, self._options = program.origin
+        self._origin = program.origin
 
     def __getitem__(self, name: str) -> KernelCallable:
         if name not in self._names:
             raise KeyError(f"no kernel {name!r}; there are {', '.join(self._names)}")
-        return KernelCallable(name, self._model, self._options.fuse)
+        return KernelCallable(name, self._origin)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._names)

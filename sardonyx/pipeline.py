@@ -17,21 +17,23 @@ from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation
 
 from .build import name_of, not_lowered, prepack, refuses, scratch_text, signature, symbol_of, to_llvm
+from .dialects import dims, onnx
 from .dialects.dims import parse_dims
+from .dialects.dims.expression import DimError
+from .dialects.onnx.model import main_of
 from .dialects.target import Target, TargetAttr
+from .frontend.unsupported import unsupported
 from .lowering.loops import lower_to_loops
 from .lowering.schedule import ScratchNeed, schedule
-from .lowering.tensor import lower_to_tensor
+from .lowering.tensor import attach_bodies, lower_to_tensor
 from .options import Options
 from .rewrites.driver import Pattern, apply_patterns
 from .rewrites.infer import infer_shapes
 from .rewrites.outline import outline
 from .rewrites.simplify import simplify
 from .rewrites.upgrade import upgrade_opset
-from .dialects import dims
-from .dialects.dims.expression import DimError
-from .dialects.onnx.model import main_of
-from .runtime.errors import CompilerBug, Error, InputError
+from .runtime.errors import CompilerBug, Error, InputError, UnsupportedError
+from .semantics.custom import CustomOperator, Operators, evaluator_of, meant_operators
 from .semantics.facts import Contradiction, Facts
 from .semantics.weights import WeightStore
 
@@ -45,6 +47,8 @@ class State:
     target: Target
     options: Options
     patterns: Sequence[Pattern] = ()
+    operators: Operators = field(default_factory=dict[tuple[str, str], CustomOperator])
+    """The user's own, by domain and name."""
     facts: Facts = field(default_factory=Facts)
 
     def kernels(self) -> list[FuncOp]:
@@ -83,8 +87,20 @@ def _assume(state: State) -> None:
             raise InputError(f"assume={condition!r}: {e}") from e
 
 
+def _check_operators(state: State) -> None:
+    """Raises UnsupportedError naming all operators that nobody has."""
+    state.operators = meant_operators(state.module, state.operators)
+    missing = unsupported(state.module, lambda domain, name: evaluator_of(domain, name, state.operators) is not None)
+    if missing:
+        listed = "".join(f"\n  --> {entry}" for entry in missing)
+        names = f"{len(missing)} operators are" if len(missing) > 1 else "an operator is"
+        raise UnsupportedError(
+            f"{names} not known{listed}\n   = help: ops=[...] adds some; see docs/add_an_operator.md"
+        )
+
+
 def _infer(state: State) -> None:
-    infer_shapes(state.module, state.weights, compile_mode=True, facts=state.facts)
+    infer_shapes(state.module, state.weights, compile_mode=True, facts=state.facts, operators=state.operators)
 
 
 def _simplify(state: State) -> None:
@@ -94,7 +110,11 @@ def _simplify(state: State) -> None:
 def _user_patterns(state: State) -> None:
     if state.patterns:
         apply_patterns(state.module, state.patterns)
-        infer_shapes(state.module, state.weights, compile_mode=True, facts=state.facts)
+        _infer(state)
+
+
+def _bodies(state: State) -> None:
+    attach_bodies(state.module, state.operators)
 
 
 def _outline(state: State) -> None:
@@ -175,7 +195,15 @@ LOOPS = KERNELS | {"scf", "vector", "vectorx", "memref", "arith", "math"}
 PIPELINE: tuple[Stage, ...] = (
     Stage(
         "graph",
-        (("upgrade-opset", _upgrade), ("assume", _assume), ("infer-shapes", _infer), ("simplify", _simplify), ("patterns", _user_patterns)),
+        (
+            ("upgrade-opset", _upgrade),
+            ("assume", _assume),
+            ("check-operators", _check_operators),
+            ("infer-shapes", _infer),
+            ("simplify", _simplify),
+            ("patterns", _user_patterns),
+            ("bodies", _bodies),
+        ),
         GRAPH,
     ),
     Stage("kernels", (("outline-kernels", _outline),), KERNELS),
@@ -191,8 +219,13 @@ LEVEL = "sx.level"
 LEVELS = tuple(stage.level for stage in PIPELINE)
 
 ORDER = (
+    ("upgrade-opset", "check-operators", "functions have been instantiated, and their operators count"),
+    ("check-operators", "infer-shapes", "a report names all operators that are not known, not the first"),
     ("upgrade-opset", "infer-shapes", "shape rules know one opset"),
     ("infer-shapes", "simplify", "rules ask for dims"),
+    ("infer-shapes", "bodies", "a body depends on element types"),
+    ("simplify", "bodies", "rules for graphs need not know bodies of scalars"),
+    ("bodies", "outline-kernels", "what has a body is taken into kernels"),
     ("simplify", "outline-kernels", "fusion sees one spelling of each computation"),
     ("lower-to-loops", "schedule", "kernels have reported their scratch"),
 )
@@ -239,8 +272,16 @@ def check_legality(module: ModuleOp, stage: Stage) -> None:
     """Raises CompilerBug naming the first op whose dialect may not be left at this level."""
     for op in module.walk():
         dialect = op.name.split(".")[0]
-        if dialect not in stage.leaves:
+        if dialect not in stage.leaves and not is_body(op):
             raise bug(module, stage.level, CompilerBug(f"{op.name} is left over after level '{stage.level}'"))
+
+
+def is_body(op: Operation) -> bool:
+    """Whether an op is part of the scalar body of a user's operator."""
+    outer = op.parent_op()
+    while outer is not None and not isinstance(outer, onnx.CustomOp):
+        outer = outer.parent_op()
+    return outer is not None
 
 
 def bug(module: ModuleOp, step: str, error: Exception) -> CompilerBug:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from .dialects.target import Target
     from .kernels import KernelCallable
     from .rewrites.driver import Pattern
+    from .semantics.custom import CustomOperator
 
 Array: TypeAlias = "np.ndarray[Any, Any]"
 Model: TypeAlias = "str | Path | bytes | Any"
@@ -54,6 +55,16 @@ class Explanation:
         return render(self.report)
 
 
+@dataclass(frozen=True)
+class Origin:
+    """What a program was compiled from."""
+
+    model: Model
+    options: Options
+    patterns: tuple[Pattern, ...] = ()
+    ops: tuple[CustomOperator, ...] = ()
+
+
 @dataclass
 class Program:
     """A compiled model. Call it with arrays by position, by name, or as one mapping; it gives a dict of arrays."""
@@ -61,7 +72,7 @@ class Program:
     loaded: LoadedProgram
     seconds: dict[str, float] = field(default_factory=dict[str, float])
     """What each step of the compilation took; empty where the program came from the cache."""
-    origin: tuple[Model, Options] | None = None
+    origin: Origin | None = None
     """What it was compiled from, for the levels that `kernels` shows and for variants."""
     _variants: dict[tuple[str, ...], Program] = field(default_factory=dict[tuple[str, ...], "Program"])
 
@@ -94,9 +105,13 @@ class Program:
         """The program in which these initializers are inputs."""
         if overridden not in self._variants:
             assert self.origin is not None
-            model, options = self.origin
+            origin = self.origin
             self._variants[overridden] = compile_with(
-                model, replace(options, overridden=overridden), threads=self.threads
+                origin.model,
+                replace(origin.options, overridden=overridden),
+                threads=self.threads,
+                patterns=origin.patterns,
+                ops=origin.ops,
             )
         return self._variants[overridden]
 
@@ -153,13 +168,15 @@ def compile(
     fuse: bool = True,
     cache: bool = True,
     patterns: Sequence[Pattern] = (),
+    ops: Iterable[CustomOperator] = (),
     target: Target | None = None,
     progress: Progress | None = None,
 ) -> Program:
     """Compiles a model (a path, bytes, or a ModelProto) for this machine, or loads it from the cache.
 
     `dims` gives ranges of symbols, `assume` facts on them; both become guards.  `exact` leaves out every rewrite that
-    changes rounding.  `threads` counts the caller; the default is one for each core.  Raises ModelError for a model
+    changes rounding.  `patterns` are rewrites to run after ours, and `ops` the user's own operators (`sx.op`,
+    `sx.pointwise`); with either, only single kernels are cached.  `threads` counts the caller; the default is one for each core.  Raises ModelError for a model
     that is wrong, UnsupportedError naming every operator that we lack.
     """
     options = Options(
@@ -171,7 +188,7 @@ def compile(
         precision=precision,
     )
     return compile_with(
-        model, options, threads=threads, cache=cache, patterns=patterns, target=target, progress=progress
+        model, options, threads=threads, cache=cache, patterns=patterns, ops=ops, target=target, progress=progress
     )
 
 
@@ -182,13 +199,15 @@ def compile_with(
     threads: int | None = None,
     cache: bool = True,
     patterns: Sequence[Pattern] = (),
+    ops: Iterable[CustomOperator] = (),
     target: Target | None = None,
     progress: Progress | None = None,
 ) -> Program:
     """`compile`, with its options as one value."""
     report = progress or (lambda phase, done, total: None)
     source = model_source(model)
-    store = open_cache() if cache and not patterns else None  # a pattern's code has no key
+    origin = Origin(model, options, tuple(patterns), tuple(ops))
+    store = open_cache() if cache and not origin.patterns and not origin.ops else None  # users' code has no key
     key = program_key(options, target)
     count = threads or default_threads()
     if store is not None:
@@ -196,16 +215,19 @@ def compile_with(
         if stored is not None:
             functions = [host_function(host) for host in stored.manifest["hosts"]]
             loaded = LoadedProgram(stored.manifest, stored.objects, stored.weights, functions, threads=count)
-            return Program(loaded, origin=(model, options))
+            return Program(loaded, origin=origin)
     from .compiler import compile_fresh
+    from .ops import operator_table
 
-    built, seconds = compile_fresh(model, options, patterns, target, report, open_cache() if cache else None)
+    built, seconds = compile_fresh(
+        model, options, origin.patterns, target, report, open_cache() if cache else None, operator_table(origin.ops)
+    )
     loaded = LoadedProgram(
         built.manifest, built.objects, [w.array for w in built.weights], built.host_functions, threads=count
     )
     if store is not None and built.storable:
         store.store_program(source, key, built.manifest, built.objects, built.weights, built.externals)
-    return Program(loaded, seconds, (model, options))
+    return Program(loaded, seconds, origin)
 
 
 def model_source(model: Model) -> Path | bytes:

@@ -87,15 +87,17 @@ def explain_call(module: ModuleOp, call: kernel.CallOp) -> dict[str, Any]:
 
 
 def explain_functions(module: ModuleOp) -> dict[str, Any]:
-    """For each kernel function the fusions that it is made of."""
+    """For each kernel function its operators, the fusions that it is made of, and the patterns that made operators."""
     found: dict[str, Any] = {}
     for op in module.body.block.ops:
         if not isinstance(op, FuncOp) or "kernel.key" not in op.attributes:
             continue
         fused = op.attributes.get("kernel.fused")
         ops = op.attributes.get("kernel.ops")
+        patterns = op.attributes.get("kernel.patterns")
         found[op.sym_name.data] = {
             "ops": [cast(StringAttr, o).data for o in ops] if isinstance(ops, ArrayAttr) else [],
+            "patterns": [cast(StringAttr, p).data for p in patterns] if isinstance(patterns, ArrayAttr) else [],
             "fused": [
                 {key: cast(StringAttr, value).data for key, value in cast(DictionaryAttr, f).data.items()}
                 for f in (fused if isinstance(fused, ArrayAttr) else ())

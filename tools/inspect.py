@@ -23,7 +23,7 @@ def inspect_module(module: ModuleOp, *, imported: ModuleOp | None = None, show_d
     counted = main_of(imported) if imported is not None else main
     report: dict[str, Any] = {
         "opsets": {
-            str(onnx.plain(cast(Any, pair).data[0])) or "ai.onnx": onnx.plain(cast(Any, pair).data[1])
+            str(onnx.plain(pair.data[0])) or "ai.onnx": onnx.plain(pair.data[1])
             for pair in cast(Iterable[Any], module.attributes.get("onnx.opsets", ()))
         },
         "inputs": [describe(a) for a in main.body.block.args],

@@ -11,7 +11,10 @@ def render(report: dict[str, Any]) -> str:
     for call in report["kernels"]:
         sizes = f" <{', '.join(call['dims'])}>" if call["dims"] else ""
         lines.append(f"  {call['name']}{sizes}: {', '.join(call['nodes'])}")
-        for fused in report["functions"].get(call["name"], {}).get("fused", ()):
+        function = report["functions"].get(call["name"], {})
+        if function.get("patterns"):
+            lines.append(f"      rewritten by {', '.join(function['patterns'])}")
+        for fused in function.get("fused", ()):
             lines.append(f"      {fused['producer']} + {fused['consumer']}: {fused['reason']}")
     if report["refused"]:
         lines.append("not fused:")

@@ -12,6 +12,7 @@ from xdsl.passes import ModulePass
 
 from ...dialects.onnx.model import MAIN, is_local_function
 from ...runtime.errors import UnsupportedError
+from ...semantics.custom import NO_OPERATORS, Operators
 from ...semantics.facts import Facts
 from ...semantics.weights import WeightStore
 from .declared import differences
@@ -39,8 +40,11 @@ def infer_shapes(
     *,
     compile_mode: bool = False,
     facts: Facts | None = None,
+    operators: Operators = NO_OPERATORS,
 ) -> list[str]:
     """Sets the type of every value of `main`; gives a line for each declared type that is not so.
+
+    `operators` are the users' own.
 
     In compile mode, integer tensors that are known become `dims.tensor` or `onnx.Constant`, sizes that data decides are
     bound by `dims.bind`, and what ONNX demands and the prover does not know becomes `dims.assume`, first in its block
@@ -50,10 +54,10 @@ def infer_shapes(
     """
     facts = facts if facts is not None else Facts()
     functions = [f for f in module.body.block.ops if isinstance(f, FuncOp) and _is_graph(f)]
-    inference = _inferred(module, functions, weights, facts)
+    inference = _inferred(module, functions, weights, facts, operators)
     if compile_mode and materialize(inference, functions):
         # once more, now that all that the guards promise is known: sizes that they make equal are written alike
-        inference = _inferred(module, functions, weights, facts)
+        inference = _inferred(module, functions, weights, facts, operators)
         materialize(inference, functions)
     dead = inference.dead_regions()
     lines = [line for f in functions for line in differences(f, dead)]
@@ -65,8 +69,10 @@ def infer_shapes(
     return lines
 
 
-def _inferred(module: ModuleOp, functions: list[FuncOp], weights: WeightStore | None, facts: Facts) -> Inference:
-    inference = Inference(module, weights, facts)
+def _inferred(
+    module: ModuleOp, functions: list[FuncOp], weights: WeightStore | None, facts: Facts, operators: Operators
+) -> Inference:
+    inference = Inference(module, weights, facts, operators)
     for function in functions:
         inference.function(function)
     if inference.unsupported:

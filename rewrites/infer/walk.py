@@ -13,6 +13,7 @@ from ...dialects import dims, onnx
 from ...dialects.dims import Dim, ShapeAttr, dims_of
 from ...dialects.onnx.types import OptionalType, SequenceType, UnknownType
 from ...runtime.errors import ModelError
+from ...semantics.custom import NO_OPERATORS, Operators
 from ...semantics.facts import Contradiction, Facts
 from ...semantics.shapes import Context, Guard, Names, Scope, ShapeError, result_types, rule_of
 from ...semantics.shapes.elements import Truth
@@ -39,9 +40,11 @@ class Demands:
 class Inference:
     """One run over a module."""
 
-    def __init__(self, module: ModuleOp, weights: WeightStore | None, facts: Facts) -> None:
+    def __init__(
+        self, module: ModuleOp, weights: WeightStore | None, facts: Facts, operators: Operators = NO_OPERATORS
+    ) -> None:
         self.names = Names()
-        self.scope = Scope(self.names, facts, weights)
+        self.scope = Scope(self.names, facts, weights, operators)
         self.demands: dict[Operation, Demands] = {}
         self.unsupported: dict[Operation, str] = {}
         self.decided: dict[Operation, bool] = {}
@@ -131,7 +134,7 @@ class Inference:
                 pass
         c = Context(op, scope)
         handler = regions.HANDLERS.get(type(op))
-        if handler is None and rule_of(op) is None:
+        if handler is None and rule_of(op, scope.operators) is None:
             self._unknown(c)
             return c, None
         try:
