@@ -25,6 +25,7 @@ from xdsl.ir import Attribute, Block, BlockArgument, Operation, Region, SSAValue
 
 from ..dialects import kernel, vectorx
 from ..dialects.dims import as_dim
+from ..dialects.dims.interval import upper_bound
 from .loop_builder import INDEX, OVERFLOW, LoopBuilder, Scalar, element_of, vector_of
 from .shuffles import pick
 
@@ -76,6 +77,13 @@ class Splat:
 
 Storage: TypeAlias = Buffer | Splat | SSAValue
 """A tensor's place: memory, or a register that holds its only element (or its element for each lane)."""
+
+
+def _is_flag(stride: Scalar) -> bool:
+    """Whether a stride is 0 or 1: `min(d, 2) - 1` for the index along an axis of size d that may be broadcast."""
+    if isinstance(stride, int) or not isinstance(stride.owner, kernel.DimOp):
+        return False
+    return upper_bound(stride.owner.expr.data[0]) <= 1
 
 
 def row_major(builder: LoopBuilder, sizes: Sequence[Scalar]) -> tuple[Scalar, ...]:
@@ -171,7 +179,22 @@ class BodyEmitter:
             return self._contiguous(place, offset.base)
         elif isinstance(offset, Lanes) and self._shuffles_well(place, offset.stride):
             return self._strided(place, offset)
-        element, mask = place.element, self.mask
+        elif isinstance(offset, Lanes) and _is_flag(offset.stride) and not self.guarded:
+            return self._by_flag(place, offset)
+        return self._gather(place, offset)
+
+    def _by_flag(self, place: Buffer, offset: Lanes) -> SSAValue:
+        """A load along an axis that is broadcast where its size, which only a call tells, is 1."""
+        builder, base = self.builder, offset.base
+        return builder.choose(
+            builder.compare("eq", offset.stride, 1),
+            vector_of(place.element, self.lanes),
+            lambda: self._contiguous(place, base),
+            lambda: builder.broadcast(builder.load(place.base, base), self.lanes),
+        )
+
+    def _gather(self, place: Buffer, offset: Value) -> SSAValue:
+        builder, element, mask = self.builder, place.element, self.mask
         result = vector_of(element, self.lanes)
         gathered = [place.base, self.vector(offset)]
         if mask is not None:

@@ -7,7 +7,7 @@ and common subexpressions by construction, so no later pass need find them.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
@@ -201,6 +201,16 @@ class LoopBuilder:
         """One region of an `scf.if` or `scf.while` that is already inserted; the caller ends it."""
         with self._inside(op, region.block):
             yield
+
+    def choose(
+        self, condition: SSAValue, result: Attribute, then: Callable[[], SSAValue], other: Callable[[], SSAValue]
+    ) -> SSAValue:
+        """`if condition then ... else ...`, for a value."""
+        op = self.insert(scf.IfOp(condition, [result], Region(Block()), [Block()]))
+        for side, build in zip(op.regions, (then, other)):
+            with self.branch(op, side):
+                self.insert(scf.YieldOp(build()))
+        return op.results[0]
 
     # Placing ops
 

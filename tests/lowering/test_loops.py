@@ -13,6 +13,7 @@ from sardonyx.dialects.target import AVX2, AVX512, Target
 from sardonyx.lowering.loops import lower_to_loops
 from xdsl.dialects import arith, scf
 from xdsl.dialects.builtin import StringAttr
+from xdsl.dialects.func import FuncOp
 from xdsl.ir import Attribute, Block, Region, SSAValue
 
 from .kernel_cases import Kernel, targets
@@ -25,10 +26,14 @@ _numbers = itertools.count()
 
 def compiled(case: TensorKernel, *results: SSAValue, target: Target | None = None) -> Callable[..., Any]:
     """The kernel as a function of the symbols' values and the input arrays; gives one array or a list."""
-    function = lower_to_loops(case.finish(*results), target or TARGETS[-1])
+    return compiled_function(case, lower_to_loops(case.finish(*results), target or TARGETS[-1]), target or TARGETS[-1])
+
+
+def compiled_function(case: TensorKernel, function: FuncOp, target: Target) -> Callable[..., Any]:
+    """A loops-level kernel as a function."""
     function.verify()
     function.properties["sym_name"] = StringAttr(f"loops{next(_numbers)}")
-    loaded = Kernel(function, target or TARGETS[-1], threads=2)
+    loaded = Kernel(function, target, threads=2)
 
     def call(dims: Sequence[int], *inputs: Array) -> Any:
         binding = {f"d{i}": v for i, v in enumerate(dims)}
@@ -664,3 +669,24 @@ def test_an_output_holds_what_it_replaces(target: Target, axis: int, also: str) 
             np.testing.assert_allclose(got[1], doubles - sums, rtol=1e-5)
         if also == "result":
             same(got[1], doubles)
+
+
+def test_axes_that_may_be_broadcast(target: Target) -> None:
+    """An index times min(d, 2) - 1 is 0 along an axis of size 1; which it is, the call tells."""
+    case = TensorKernel(3)
+    x, y = case.input("d0", "d1"), case.input("d0", "d2")
+
+    def body(ops: Ops) -> SSAValue:
+        i, j = ops.index(0), ops.index(1)
+        reads = [
+            ops.extract(v, i, ops(arith.MuliOp, j, ops.dim(f"min({d}, 2) - 1"))) for v, d in ((x, "d1"), (y, "d2"))
+        ]
+        return ops(arith.AddfOp, *reads)
+
+    z = case.generic(("d0", "broadcast(d1, d2)"), [], [Out((0, 1))], body)
+    function = lower_to_loops(case.finish(z), target)
+    assert not any(op.name == "vectorx.gather" for op in function.walk())
+    call = compiled_function(case, function, target)
+    for a, b in ((1, 70), (70, 1), (5, 5), (1, 1), (1, 0)):
+        xs, ys = normal(3, a), normal(3, b)
+        same(call([3, a, b], xs, ys), xs + ys)
