@@ -95,7 +95,8 @@ def render_bench(report: Mapping[str, Any]) -> str:
     lines = [f"{report['threads']} threads"]
     for name, row in report["ms"].items():
         lines.append(
-            f"  {name:<12} median {row['median']:.4f} ms  min {row['min']:.4f}  p90 {row['p90']:.4f}  {row['calls']} calls"
+            f"  {name:<12} median {row['median']:.4f} ms  min {row['min']:.4f}  p90 {row['p90']:.4f}"
+            f"  {row['calls']} calls"
         )
     if "ratio" in report:
         lines.append(

@@ -1,4 +1,4 @@
-"""What a model is, without compiling it: inputs, outputs, operators, opsets, size; with dims, its symbols and guards."""
+"""What a model is, without compiling it: inputs, outputs, operators, opsets; with dims, its symbols and guards."""
 
 from __future__ import annotations
 
