@@ -1,4 +1,4 @@
-"""Every operator's rule against ONNX's own node tests, with all input sizes as symbols: a sample, all in the long suite."""
+"""Every operator's rule against ONNX's own node tests, with all input sizes as symbols: a sample always."""
 
 from __future__ import annotations
 
