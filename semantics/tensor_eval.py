@@ -36,6 +36,7 @@ from xdsl.ir.affine import AffineConstantExpr, AffineDimExpr, AffineMap
 
 from ..dialects import kernel, vectorx
 from ..dialects.dims import ShapeAttr
+from ..dialects.structured import GenericOp
 from .reference.special import erf
 from .tensor_templates import run_template
 
@@ -637,6 +638,7 @@ _TENSOR_RULES: dict[type[Operation], TensorRule] = {
     kernel.DimOp: _dim,
     kernel.TemplateOp: _template,
     kernel.ViewOp: _view,
+    GenericOp: _generic,
     linalg.GenericOp: _generic,
     tensor.EmptyOp: _empty,
     tensor.SplatOp: _splat,

@@ -28,6 +28,7 @@ from xdsl.ir.affine import AffineConstantExpr, AffineDimExpr, AffineMap
 
 from ...dialects import kernel
 from ...dialects.dims import Dim, ShapeAttr, as_dim
+from ...dialects.structured import GenericOp
 
 
 class LoweringError(ValueError):
@@ -362,6 +363,7 @@ _SHAPES: dict[type[Operation], Callable[[Operation, dict[SSAValue, tuple[Dim, ..
     tensor.SplatOp: _splat_shape,
     arith.ConstantOp: _constant_shape,
     linalg.GenericOp: _output_shapes,
+    GenericOp: _output_shapes,
     linalg.FillOp: _output_shapes,
     kernel.TemplateOp: _output_shapes,
 }

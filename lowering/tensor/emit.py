@@ -28,6 +28,7 @@ from ...dialects import kernel
 from ...dialects.dims import Dim, ShapeAttr
 from ...dialects.dims.expression import ONE, ZERO
 from ...dialects.onnx import dense_attr
+from ...dialects.structured import GenericOp
 from .body import Body, origin_attribute
 from .element_kinds import Element
 from .graph import Combine, Leaf, Literal, Node, Reduce, Template, TemplateResult, View
@@ -304,7 +305,7 @@ class GenericBuilder:
             "iterator_types": ArrayAttr(kinds),
             "operandSegmentSizes": _segments(len(self.inputs), len(outputs)),
         }
-        return linalg.GenericOp.create(
+        return GenericOp.create(
             operands=[*(v for v, _ in self.inputs), *outputs],
             result_types=[o.type for o in outputs],
             properties=properties,

@@ -8,9 +8,15 @@ from typing import Any
 import numpy as np
 import pytest
 from sardonyx.dialects import onnx
-from sardonyx.dialects.dims import Dim, as_dim, dims_of
-
+from sardonyx.dialects.dims import Dim, Dims, as_dim, dims_of
+from sardonyx.dialects.kernel import Kernel as KernelDialect
+from sardonyx.dialects.structured import Linalg
+from sardonyx.dialects.vectorx import VectorX
+from sardonyx.lowering.tensor import lower_to_tensor
+from xdsl.context import Context
+from xdsl.dialects import arith, builtin, func, math, scf, tensor
 from xdsl.ir import SSAValue
+from xdsl.parser import Parser
 
 from .tensor_cases import Kernel, random
 
@@ -230,3 +236,18 @@ def test_narrow_floats_are_rounded_after_each_operator(seed: int) -> None:
     """The reference rounds after each operator; only operators whose every result is correctly rounded take part."""
     kernel, results = generate(2000 + seed, np.float16, SIZES[seed % 4], exact=True)
     kernel.run(*results, tolerance=4e-3)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_text_is_read_back_as_it_was(seed: int) -> None:
+    kernel, results = generate(3000 + seed, np.float32, SIZES[seed % 4], exact=seed % 2 == 0)
+    text = str(lower_to_tensor(kernel.function(*results)))
+    context = Context()
+    for dialect in (builtin.Builtin, func.Func, arith.Arith, math.Math, scf.Scf, tensor.Tensor):
+        context.load_dialect(dialect)
+    for dialect in (Linalg, KernelDialect, Dims, VectorX):
+        context.load_dialect(dialect)
+    module = Parser(context, text).parse_module()
+    module.verify()
+    [function] = module.ops
+    assert str(function) == text
