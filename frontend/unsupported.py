@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from xdsl.dialects.builtin import ModuleOp
@@ -23,14 +24,22 @@ class Unsupported:
     nodes: list[NodeInfo] = field(default_factory=list[NodeInfo])
 
     def __str__(self) -> str:
-        title = f"{self.domain}.{self.op_type}" if self.domain else self.op_type
+        title = f"{self.domain}::{self.op_type}" if self.domain else self.op_type
         shown = ", ".join(str(node) for node in self.nodes[:3])
         more = f" and {len(self.nodes) - 3} more" if len(self.nodes) > 3 else ""
         return f"{title}: {self.reason}; {shown}{more}"
 
 
-def unsupported(module: ModuleOp) -> list[Unsupported]:
-    """The operators of `onnx.Custom` nodes, in order of their first node; a function's only where instantiated."""
+def nobody(domain: str, op_type: str) -> bool:
+    """Knows no operator."""
+    return False
+
+
+def unsupported(module: ModuleOp, known: Callable[[str, str], bool] = nobody) -> list[Unsupported]:
+    """The operators of `onnx.Custom` nodes, in order of their first node; a function's only where instantiated.
+
+    `known(domain, op_type)` tells those that are there in spite of that.
+    """
     versions = opsets_of(module)
     found: dict[tuple[str, str], Unsupported] = {}
     for func in module.ops:
@@ -39,6 +48,8 @@ def unsupported(module: ModuleOp) -> list[Unsupported]:
         for op in func.walk():
             if isinstance(op, onnx.CustomOp):
                 domain, op_type = onnx.text_of(op.domain), onnx.text_of(op.op_type)
+                if known(domain, op_type):
+                    continue
                 entry = found.get((domain, op_type))
                 if entry is None:
                     entry = found[domain, op_type] = Unsupported(domain, op_type, _reason(domain, op_type, versions))

@@ -95,7 +95,7 @@ def _check_operators(state: State) -> None:
         listed = "".join(f"\n  --> {entry}" for entry in missing)
         names = f"{len(missing)} operators are" if len(missing) > 1 else "an operator is"
         raise UnsupportedError(
-            f"{names} not known{listed}\n   = help: ops=[...] adds some; see docs/add_an_operator.md"
+            f"{names} not known{listed}\n   = help: give ops=[...]; see docs/add_an_operator.md"
         )
 
 

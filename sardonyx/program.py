@@ -176,8 +176,8 @@ def compile(
 
     `dims` gives ranges of symbols, `assume` facts on them; both become guards.  `exact` leaves out every rewrite that
     changes rounding.  `patterns` are rewrites to run after ours, and `ops` the user's own operators (`sx.op`,
-    `sx.pointwise`); with either, only single kernels are cached.  `threads` counts the caller; the default is one for each core.  Raises ModelError for a model
-    that is wrong, UnsupportedError naming every operator that we lack.
+    `sx.pointwise`); with either, only single kernels are cached.  `threads` counts the caller; the default is one for
+    each core.  Raises ModelError for a model that is wrong, UnsupportedError naming every operator that we lack.
     """
     options = Options(
         dims=tuple((name, low, high) for name, (low, high) in sorted((dims or {}).items())),

@@ -10,7 +10,8 @@ from xdsl.dialects.builtin import TensorType
 from xdsl.ir import Attribute, Operation
 
 from ..dialects import onnx
-from .reference import REFERENCE, Value
+from .custom import NO_OPERATORS, Operators, evaluator_of
+from .reference import Value
 from .weights import WeightStore
 
 
@@ -38,12 +39,14 @@ def operator_and_attributes(op: Operation, weights: WeightStore) -> tuple[str, s
     return "", "", {}
 
 
-def reference_of(op: Operation, weights: WeightStore) -> Callable[..., tuple[Value, ...]] | None:
+def reference_of(
+    op: Operation, weights: WeightStore, operators: Operators = NO_OPERATORS
+) -> Callable[..., tuple[Value, ...]] | None:
     """A function of the operands by formal position; None where the op has no reference function or has regions."""
     if op.regions:
         return None
     domain, name, attributes = operator_and_attributes(op, weights)
-    reference = REFERENCE.get((domain, name))
+    reference = evaluator_of(domain, name, operators)
     if reference is None:
         return None
     outputs = len(op.results)

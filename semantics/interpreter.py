@@ -21,7 +21,8 @@ from ..dialects import dims, kernel, onnx
 from ..dialects.dims import Dim
 from ..dialects.onnx import model as names
 from ..runtime.errors import Error, InputError, ModelError, UnsupportedError
-from .reference import REFERENCE, Array, Reference, Value, as_value
+from .custom import NO_OPERATORS, CustomOperator, Evaluator, Operators, evaluator_of
+from .reference import Array, Value, as_value
 from .tensor_eval import evaluate as evaluate_tensors
 from .weights import WeightStore
 
@@ -30,15 +31,19 @@ Observer = Callable[[SSAValue, Value], None]
 
 
 def run_graph(
-    module: ModuleOp, weights: WeightStore, inputs: Mapping[str, Value], observe: Observer | None = None
+    module: ModuleOp,
+    weights: WeightStore,
+    inputs: Mapping[str, Value],
+    observe: Observer | None = None,
+    operators: Operators = NO_OPERATORS,
 ) -> dict[str, Value]:
-    """The outputs of `@main` by name for the inputs by name.
+    """The outputs of `@main` by name for the inputs by name; `operators` are the users' own.
 
     An input may also replace an initializer that is `overridable`.  Raises InputError for inputs that are missing, of
     another type, or of sizes that the model does not admit, and where a node meets values that it does not allow;
     UnsupportedError for an operator without reference function.
     """
-    return Interpreter(module, weights, observe).run(inputs)
+    return Interpreter(module, weights, observe, operators).run(inputs)
 
 
 @dataclass
@@ -110,7 +115,7 @@ def _sizes(type_: TensorType[Attribute]) -> tuple[Dim | None, ...]:
 class Plan:
     """What a node needs each time it runs: its function, operands and attributes."""
 
-    function: Reference
+    function: Evaluator
     operands: tuple[SSAValue | None, ...]
     results: tuple[SSAValue | None, ...]
     attributes: dict[str, object]
@@ -126,6 +131,7 @@ class Interpreter:
     module: ModuleOp
     weights: WeightStore
     observe: Observer | None = None
+    operators: Operators = field(default_factory=dict[tuple[str, str], CustomOperator])
     _plans: dict[Operation, Plan] = field(default_factory=dict[Operation, Plan])
     _deaths: dict[Block, dict[Operation, list[SSAValue]]] = field(
         default_factory=dict[Block, dict[Operation, list[SSAValue]]]
@@ -277,7 +283,7 @@ class Interpreter:
             regions: dict[str, Region | None] = {}
         else:
             raise UnsupportedError(f"the graph's executor does not know {op.name}")
-        function = REFERENCE.get((domain, operator))
+        function = evaluator_of(domain, operator, self.operators)
         if function is None:
             raise UnsupportedError(f"{onnx.describe(op)}: {domain or 'ai.onnx'}.{operator} has no reference function")
         return Plan(

@@ -91,13 +91,15 @@ KIND: dict[type[Operation], Kind] = {
 
 def kind_of(op: Operation) -> Kind:
     """The kind of an op; what the table does not list is OTHER."""
+    if isinstance(op, onnx.CustomOp):
+        return Kind.POINTWISE if op.kind is not None else Kind.OTHER
     return KIND.get(type(op), Kind.OTHER)
 
 
 TRANSCENDENTAL: frozenset[type[Operation]] = frozenset((
     onnx.AcosOp, onnx.AcoshOp, onnx.AsinOp, onnx.AsinhOp, onnx.AtanOp, onnx.AtanhOp, onnx.CeluOp, onnx.CosOp,
     onnx.CoshOp, onnx.EluOp, onnx.ErfOp, onnx.ExpOp, onnx.GeluOp, onnx.LogOp, onnx.MishOp, onnx.PowOp, onnx.SeluOp,
-    onnx.SigmoidOp, onnx.SinOp, onnx.SinhOp, onnx.SoftplusOp, onnx.SwishOp, onnx.TanOp, onnx.TanhOp,
+    onnx.SigmoidOp, onnx.SinOp, onnx.SinhOp, onnx.SoftplusOp, onnx.SwishOp, onnx.TanOp, onnx.TanhOp, onnx.CustomOp,
 ))  # fmt: skip
 """Pointwise operators that cost more than a load and a store of the element."""
 

@@ -10,6 +10,7 @@ from xdsl.dialects.builtin import (
     DictionaryAttr,
     FlatSymbolRefAttrConstr,
     IntegerAttr,
+    StringAttr,
     SymbolRefAttr,
     UnitAttr,
 )
@@ -97,7 +98,8 @@ class YieldOp(IRDLOperation):
 class CustomOp(PositionedOp):
     """An operator of a domain that we do not know: `onnx.Custom "com.acme" "Fancy"(%x, _) {...} : (...) -> (...)`.
 
-    `attributes_` holds the node's attributes; graphs among them are regions, named in order by `graphs`.
+    `attributes_` holds the node's attributes; graphs among them are regions, named in order by `graphs`.  With
+    `kind = "pointwise"` the only region computes one element of the result, and kernels take it.
     """
 
     name = "onnx.Custom"
@@ -105,6 +107,7 @@ class CustomOp(PositionedOp):
     op_type = prop_def(Attribute)
     attributes_ = prop_def(DictionaryAttr, prop_name="attributes")
     graphs = opt_prop_def(Attribute)
+    kind = opt_prop_def(StringAttr)
     inputs = opt_prop_def(DenseArrayBase)
     outputs = opt_prop_def(DenseArrayBase)
     operands_ = var_operand_def()

@@ -14,11 +14,10 @@ from xdsl.ir import Attribute, Block, Operation, SSAValue
 
 from ...dialects import dims, onnx
 from ...dialects.dims import ShapeAttr, dims_of
-from ...semantics.custom import NO_OPERATORS, Operators
 from ...semantics.known import constant_value
 from .arithmetic import ARITHMETIC
 from .casts import CASTS
-from .custom import custom_rule
+from .custom import CUSTOM, attach_bodies
 from .element_kinds import NotLowered, element_of_value
 from .elementary import ELEMENTARY
 from .emit import Emitter, TooManyIndices, emit_function, tensor_of
@@ -38,9 +37,10 @@ from .sources import SOURCES
 from .templates import TEMPLATES
 from .windows import WINDOWS
 
-RULES: dict[type[onnx.OnnxOp], Rule] = {
+RULES: dict[type[onnx.OnnxOp | onnx.CustomOp], Rule] = {
     **ARITHMETIC,
     **CASTS,
+    **CUSTOM,
     **ELEMENTARY,
     **GATHERS,
     **IMAGES,
@@ -58,14 +58,14 @@ RULES: dict[type[onnx.OnnxOp], Rule] = {
 """How each operator becomes lazy tensors."""
 
 
-def lower_to_tensor(kernel: func.FuncOp, operators: Operators = NO_OPERATORS) -> func.FuncOp:
+def lower_to_tensor(kernel: func.FuncOp) -> func.FuncOp:
     """The tensor-level form of a kernel function that holds onnx ops; the kernel itself stays as it is.
 
     The result has the same name, dims arguments and tensors, with types without encodings and signless elements; the
     attribute `kernel.arg_dims` has the dims of each tensor argument.  Raises NotLowered (a NotImplementedError) for an
     op, or a form of one, that has no lowering.
     """
-    reader = Reader(kernel, operators)
+    reader = Reader(kernel)
     extra: list[Node] = []
     while True:
         try:
@@ -79,8 +79,7 @@ def lower_to_tensor(kernel: func.FuncOp, operators: Operators = NO_OPERATORS) ->
 class Reader:
     """The lazy tensors of a kernel's values."""
 
-    def __init__(self, kernel: func.FuncOp, operators: Operators = NO_OPERATORS) -> None:
-        self._operators = operators
+    def __init__(self, kernel: func.FuncOp) -> None:
         self._nodes: dict[SSAValue, Node] = {}
         self._marked: set[Node] = set()
         self.arguments: list[Leaf | None] = []
@@ -106,7 +105,7 @@ class Reader:
             self._nodes[op.result] = Sizes(dims_of(op.result), element_of_value(op.result), op.exprs.data)
         elif isinstance(op, onnx.ConstantOp | onnx.InitializerOp):
             self._read_constant(op)
-        elif isinstance(op, onnx.OnnxOp | onnx.CustomOp) and (rule := rule_of(op, self._operators)) is not None:
+        elif isinstance(op, onnx.OnnxOp | onnx.CustomOp) and (rule := RULES.get(type(op))) is not None:
             nodes = rule(Operands(op, self.node))
             self._mark([n for n in nodes if n is not None], onnx.origin_of(op))
             for at, node in enumerate(nodes):
@@ -134,11 +133,9 @@ class Reader:
         self._nodes[result] = Literal(dims_of(result), element_of_value(result), array)
 
 
-def rule_of(op: Operation, operators: Operators = NO_OPERATORS) -> Rule | None:
-    """How the op becomes lazy tensors, in some form at least; None where it does not."""
-    if isinstance(op, onnx.CustomOp):
-        return custom_rule(op, operators)
-    return RULES.get(type(op))
+def is_lowered(op: Operation) -> bool:
+    """Whether the op's class has a lowering, in some form."""
+    return type(op) in RULES
 
 
 def _build(kernel: func.FuncOp, reader: Reader, extra: Sequence[Node]) -> func.FuncOp:
@@ -159,4 +156,4 @@ def _build(kernel: func.FuncOp, reader: Reader, extra: Sequence[Node]) -> func.F
     return result
 
 
-__all__ = ["RULES", "NotLowered", "lower_to_tensor", "rule_of"]
+__all__ = ["RULES", "NotLowered", "attach_bodies", "is_lowered", "lower_to_tensor"]

@@ -192,7 +192,7 @@ def test_unknown_operators_are_reported_together() -> None:
     ]
     assert (
         str(found[0])
-        == "com.acme.Fancy: the domain com.acme is not known, and the model has no function for it; 'one', Fancy"
+        == "com.acme::Fancy: the domain com.acme is not known, and the model has no function for it; 'one', Fancy"
     )
     assert found[1].reason == "it is new in opset 20, and the model imports 17"
     assert found[2].reason == "no opset of ai.onnx has it"

@@ -1,0 +1,84 @@
+"""Pointwise operators of users: their bodies become a region of the op, and the region part of a kernel.
+
+From then on the IR says all that there is: it prints, parses, and is the kernel's key, without the user's Python code.
+"""
+
+from __future__ import annotations
+
+from xdsl.dialects import arith
+from xdsl.dialects.builtin import ModuleOp, TensorType
+from xdsl.ir import Attribute, Block, Region, SSAValue
+
+from ...dialects import onnx
+from ...runtime.errors import InputError
+from ...semantics.custom import POINTWISE, CustomOperator, Operators, custom_operator
+from .element_kinds import Element, NotLowered, element_of
+from .graph import Node, pointwise
+from .operators import Operands, Rule
+from .scalars import Scalars
+
+
+def attach_bodies(module: ModuleOp, operators: Operators) -> None:
+    """Gives each pointwise operator of users its body for the element types that it has, where those are lowered.
+
+    Raises InputError for a body that fails or gives another type than the result's.
+    """
+    for op in list(module.walk()):
+        found = custom_operator(op, operators)
+        if found is None or found.body is None or op.regions or len(op.results) != 1:
+            continue
+        assert isinstance(op, onnx.CustomOp)
+        elements = [compute_element(v.type) for v in (*op.operands, op.results[0])]
+        known = [e for e in elements if e is not None]
+        if len(known) == len(elements):
+            op.add_region(build_body(op, found, known[:-1], known[-1]))
+            op.properties["kind"] = onnx.string_attr(POINTWISE)
+
+
+def compute_element(type_: Attribute) -> Element | None:
+    """The type that arithmetic on a tensor's elements is done in; None where no kernel takes such elements."""
+    if not isinstance(type_, TensorType):
+        return None
+    try:
+        return element_of(type_.element_type).compute
+    except NotLowered:
+        return None
+
+
+def build_body(op: onnx.CustomOp, operator: CustomOperator, inputs: list[Element], result: Element) -> Region:
+    """The body as a region: a block of scalars."""
+    assert operator.body is not None
+    attributes = {name: onnx.plain(value) for name, value in op.attributes_.data.items()}
+    block = Block(arg_types=[e.ir for e in inputs])
+    scalars = Scalars(block)
+    try:
+        value = operator.body(scalars, *block.args, result, **attributes)
+    except Exception as e:
+        raise InputError(f"the body of {operator.title} raised {type(e).__name__}: {e}") from e
+    if not isinstance(value, SSAValue) or value.type != result.ir:
+        given = value.type if isinstance(value, SSAValue) else type(value).__name__
+        raise InputError(f"the body of {operator.title} gave {given}, expected a value of type {result.ir}")
+    scalars.finish()
+    block.add_op(onnx.YieldOp.make([value]))
+    return Region(block)
+
+
+def custom(o: Operands) -> list[Node]:
+    """The op's region, inlined where its value is needed."""
+    if o.op.kind is None or not o.op.regions:
+        raise o.refuse("it has no body")
+    body = o.op.regions[0].block
+    cost = max(1, sum(1 for inner in body.ops if not isinstance(inner, arith.ConstantOp)))
+
+    def function(s: Scalars, *values: SSAValue) -> SSAValue:
+        mapped: dict[SSAValue, SSAValue] = dict(zip(body.args, values, strict=True))
+        for inner in body.ops:
+            if isinstance(inner, onnx.YieldOp):
+                return mapped[inner.values[0]]
+            s.append(inner.clone(mapped))
+        raise o.refuse("its body has no end")
+
+    return [pointwise(function, o.all(), o.dims(), o.element(), cost)]
+
+
+CUSTOM: dict[type[onnx.CustomOp], Rule] = {onnx.CustomOp: custom}
