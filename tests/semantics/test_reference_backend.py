@@ -9,11 +9,13 @@ import numpy as np
 import onnx
 import onnx.backend.test
 import pytest
-from onnx import helper, numpy_helper
+from onnx import numpy_helper
 from onnx.backend.test.loader import load_model_tests
-from sardonyx.runtime.errors import InputError, UnsupportedError
-
-from sardonyx import backend
+from sardonyx.dialects.onnx import model as names
+from sardonyx.frontend.importer import import_model
+from sardonyx.rewrites.upgrade import upgrade_opset
+from sardonyx.runtime.errors import UnsupportedError
+from sardonyx.semantics.interpreter import Interpreter
 
 KINDS = ("node", "simple", "pytorch-converted", "pytorch-operator")
 
@@ -116,12 +118,27 @@ def check_tensor(got, want, case):
         np.testing.assert_allclose(got.astype(wide), want.astype(wide), rtol=case.rtol, atol=case.atol)
 
 
+def prepared(model):
+    """The model on the graph level's executor: from inputs to outputs, both in the model's order."""
+    module, weights = import_model(model)
+    upgrade_opset(module, weights)
+    interpreter = Interpreter(module, weights)
+    main = names.main_of(module)
+    inputs, outputs = names.names_of(main, names.INPUTS), names.names_of(main, names.OUTPUTS)
+
+    def run(values):
+        results = interpreter.run(dict(zip(inputs, values, strict=True)))
+        return [results[name] for name in outputs]
+
+    return run
+
+
 @pytest.mark.parametrize("case", list(parameters()))
 def test_backend(case):
     model, sets = loaded(case)
-    prepared = backend.prepare(model)
+    run = prepared(model)
     for inputs, outputs in sets:
-        got = prepared.run(inputs)
+        got = run(inputs)
         for g, w in zip(got, outputs, strict=True):
             check(g, w, case)
 
@@ -141,30 +158,5 @@ def test_light_models(path):
             shape = [d.dim_value or 1 for d in info.type.tensor_type.shape.dim]
             count = int(np.prod(shape))
             feeds.append((np.arange(count).reshape(shape) / count).astype(np.float32))
-    (y,) = backend.prepare(model).run(feeds)
+    (y,) = prepared(model)(feeds)
     np.testing.assert_allclose(y, numpy_helper.to_array(stored), rtol=1e-3, atol=1e-5)
-
-
-def test_run_node():
-    node = helper.make_node("Gemm", ["a", "b", ""], ["y"], alpha=0.5)
-    a, b = np.ones((2, 3), np.float32), np.ones((3, 4), np.float32)
-    (y,) = backend.run_node(node, [a, b])
-    assert y.tolist() == [[1.5] * 4] * 2
-    old = helper.make_node("Squeeze", ["x"], ["y"], axes=[0])
-    assert backend.run_node(old, [np.zeros((1, 2), np.float32)], opset_version=11)[0].shape == (2,)
-
-
-def test_the_interface():
-    assert backend.supports_device("CPU")
-    assert not backend.supports_device("CUDA:0")
-    model = onnx.parser.parse_model('<ir_version: 10, opset_import: ["" : 25]> g (float[N] x) => (y) { y = Relu (x) }')
-    assert backend.is_compatible(model)
-    prepared = backend.prepare(model)
-    assert prepared.hosted == ["Relu"]
-    x = np.array([-1, 2], np.float32)
-    for inputs in (x, [x], {"x": x}):
-        assert prepared.run(inputs)[0].tolist() == [0, 2]
-    with pytest.raises(InputError, match="2 inputs for a model of 1"):
-        prepared.run([x, x])
-    with pytest.raises(UnsupportedError, match="no device 'CUDA'"):
-        backend.prepare(model, "CUDA")
