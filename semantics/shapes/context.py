@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import gcd
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from xdsl.dialects.builtin import TensorType, UnrankedTensorType
@@ -21,6 +21,9 @@ from ..facts import Facts, broadcast_condition
 from ..known import constant_value
 from ..weights import WeightStore
 from .elements import MAX_ELEMENTS, Elements, Truth, as_integers, elements_of_array, integer_range, is_integer
+
+Types: TypeAlias = "Sequence[Attribute | None]"
+Rules: TypeAlias = "Mapping[type[Operation], Callable[[Context], Types]]"
 
 MAX_BOUND = 16
 """An integer tensor with at most so many unknown elements can have a symbol for each."""
@@ -359,7 +362,3 @@ def has_data_symbol(dim: Dim) -> bool:
 def attribute_ints(context: Context, name: str, default: Sequence[int]) -> list[int]:
     value = context.attr(name)
     return list(default) if value is None else [int(v) for v in value]
-
-
-Types = Sequence["Attribute | None"]
-Rules = Mapping[type[Operation], Any]

@@ -1,0 +1,472 @@
+"""Value rules of arithmetic, comparison, logic, reductions and casts.
+
+Floats are followed as exact quotients of sizes as long as their type holds them; what that rests on goes with them as
+limits, and becomes a guard where an integer is made of them again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from fractions import Fraction
+from functools import reduce
+from math import gcd
+from typing import Any, TypeAlias
+
+import numpy as np
+from xdsl.dialects.builtin import IntegerType
+from xdsl.ir import Attribute, Operation
+
+from ...dialects import onnx
+from ...dialects.dims.expression import ONE, ZERO, Dim, as_dim, dim_max, dim_min
+from ...dialects.onnx.types import ELEMENT_TYPES, numpy_dtype
+from .context import Context, Guard
+from .elements import MANTISSA, Element, Elements, Ratio, Truth, filled, is_integer, ratio_of_float, row_major
+from .value_rule import Known, is_data, numbers_of, result_element, result_shape, small_result, zero_of
+
+_MAX_NUMERATOR = 256  # factors above it leave too few sizes exact to be worth a guard
+
+
+Binary: TypeAlias = "Callable[[Context, Any, Any], Element]"
+Unary: TypeAlias = "Callable[[Context, Any], Element]"
+
+
+def elementwise(function: Callable[..., Element]) -> Callable[[Context], Known]:
+    """A rule from a function of one element of each operand, with broadcasting."""
+
+    def rule(c: Context) -> Known:
+        operands = [c.elements(i) for i in range(len(c.operands))]
+        known = [x for x in operands if x is not None]
+        if len(known) < len(operands) or small_result(c) is None:
+            return None
+        arrays = np.broadcast_arrays(*known)
+        out = np.empty(arrays[0].shape, object)
+        flat = [a.reshape(-1) for a in arrays]
+        target = out.reshape(-1)
+        for at in range(out.size):
+            args = [a[at] for a in flat]
+            target[at] = None if any(x is None for x in args) else function(c, *args)
+        return [out]
+
+    return rule
+
+
+def constant_or(exact: Binary, numeric: Callable[[Any, Any], Any]) -> Binary:
+    """Numbers of a float type are computed in that type; all else by the exact rule."""
+
+    def function(c: Context, a: Any, b: Any) -> Element:
+        if isinstance(a, Ratio) and isinstance(b, Ratio) and a.constant is not None and b.constant is not None:
+            return _in_float(c, numeric, a.constant, b.constant)
+        return exact(c, a, b)
+
+    return function
+
+
+def _in_float(c: Context, function: Callable[..., Any], *args: Fraction) -> Element:
+    dtype = numpy_dtype(c.element(0))
+    with np.errstate(all="ignore"):
+        return ratio_of_float(float(function(*(dtype.type(float(a)) for a in args))))
+
+
+def folded(function: Binary) -> Callable[[Context], Known]:
+    """A variadic operator from its binary function."""
+    return elementwise(lambda c, *args: reduce(lambda a, b: None if a is None else function(c, a, b), args))
+
+
+def ratio(c: Context, numerator: Dim, denominator: int, *sources: Ratio, exact: bool = True) -> Ratio | None:
+    """The quotient as a float of the operands' type, exact below the type's limit."""
+    if denominator < 0:
+        numerator, denominator = -numerator, -denominator
+    most = 2 ** MANTISSA.get(type(c.element(0)), 0)
+    limits = tuple(dict.fromkeys(l for s in sources for l in s.limits))
+    if numerator.is_const:
+        if abs(numerator.value) > most:
+            return None
+    elif (numerator, most) not in limits:
+        limits = (*limits, (numerator, most))
+    if exact and denominator & (denominator - 1):
+        return None
+    return Ratio(numerator, denominator, exact, limits)
+
+
+def add(c: Context, a: Any, b: Any) -> Element:
+    if isinstance(a, Dim):
+        return a + b
+    if not (a.exact and b.exact):
+        return None
+    common = max(a.denominator, b.denominator)
+    return ratio(c, a.numerator * (common // a.denominator) + b.numerator * (common // b.denominator), common, a, b)
+
+
+def subtract(c: Context, a: Any, b: Any) -> Element:
+    if isinstance(a, Dim):
+        return a - b
+    return add(c, a, Ratio(-b.numerator, b.denominator, b.exact, b.limits))
+
+
+def multiply(c: Context, a: Any, b: Any) -> Element:
+    if isinstance(a, Dim):
+        return a * b
+    if not (a.exact and b.exact) or _large(a) or _large(b):
+        return None
+    return ratio(c, a.numerator * b.numerator, a.denominator * b.denominator, a, b)
+
+
+def _large(x: Ratio) -> bool:
+    """A number whose product with a size is exact for few sizes only."""
+    return x.numerator.is_const and abs(x.numerator.value) > _MAX_NUMERATOR
+
+
+def divide(c: Context, a: Any, b: Any) -> Element:
+    if isinstance(a, Dim):
+        return divided(c, a, b)
+    by = b.constant
+    if not (a.exact and b.exact) or not by or _large(b) or b.denominator > _MAX_NUMERATOR:
+        return None
+    denominator = a.denominator * by.numerator
+    exact = not (abs(denominator) & (abs(denominator) - 1))
+    return ratio(c, a.numerator * by.denominator, denominator, a, exact=exact)
+
+
+def divided(c: Context, a: Dim, b: Dim) -> Dim | None:
+    """Integer division, which ONNX rounds to zero."""
+    facts = c.scope.facts
+    if b is ZERO or not facts.prove_le(0, b):
+        return None if b is ZERO or not b.is_const else divided(c, -a, -b)
+    if facts.prove_le(0, a):
+        return a // b
+    return dim_max(a, 0) // b - dim_max(-a, 0) // b
+
+
+def modulo(c: Context, a: Any, b: Any) -> Element:
+    if not isinstance(a, Dim) or b is ZERO:
+        return None
+    if not c.attr("fmod"):
+        return a % b
+    facts = c.scope.facts
+    return a % b if facts.prove_le(0, a) and facts.prove_le(0, b) else None
+
+
+def power(c: Context, a: Any, b: Any) -> Element:
+    exponent = b.value if isinstance(b, Dim) and b.is_const else b.constant if isinstance(b, Ratio) else None
+    if exponent is None or exponent != int(exponent) or not 0 <= exponent <= 4:
+        return None
+    if isinstance(a, Dim):
+        return reduce(lambda x, _: x * a, range(int(exponent)), ONE)
+    if not a.exact or exponent == 0 or _large(a):
+        return None
+    return ratio(c, reduce(lambda x, _: x * a.numerator, range(int(exponent)), ONE), a.denominator ** int(exponent), a)
+
+
+def maximum(c: Context, a: Any, b: Any) -> Element:
+    return extremum(a, b, dim_max)
+
+
+def minimum(c: Context, a: Any, b: Any) -> Element:
+    return extremum(a, b, dim_min)
+
+
+def extremum(a: Any, b: Any, function: Callable[[Dim, Dim], Dim]) -> Element:
+    if isinstance(a, Dim):
+        return function(a, b)
+    if not (a.exact and b.exact):
+        return None
+    common = max(a.denominator, b.denominator)
+    numerator = function(a.numerator * (common // a.denominator), b.numerator * (common // b.denominator))
+    return Ratio(numerator, common, True, (*a.limits, *b.limits))
+
+
+def negate(c: Context, a: Any) -> Element:
+    return -a if isinstance(a, Dim) else Ratio(-a.numerator, a.denominator, a.exact, a.limits)
+
+
+def absolute(c: Context, a: Any) -> Element:
+    if isinstance(a, Dim):
+        return dim_max(a, -a)
+    return Ratio(dim_max(a.numerator, -a.numerator), a.denominator, a.exact, a.limits)
+
+
+def sign(c: Context, a: Any) -> Element:
+    d = a if isinstance(a, Dim) else a.numerator
+    s = dim_max(dim_min(d, 1), -1)
+    return s if isinstance(a, Dim) else Ratio(s, 1, True, a.limits)
+
+
+def floor(c: Context, a: Any) -> Element:
+    return Ratio(a.numerator // a.denominator, 1, True, a.limits) if isinstance(a, Ratio) else None
+
+
+def ceil(c: Context, a: Any) -> Element:
+    return Ratio(-((-a.numerator) // a.denominator), 1, True, a.limits) if isinstance(a, Ratio) else None
+
+
+def round_(c: Context, a: Any) -> Element:
+    """Half to even: plain where the value is an integer, or a number."""
+    if not isinstance(a, Ratio) or not a.exact:
+        return None
+    if a.denominator == 1:
+        return a
+    return Ratio(as_dim(round(a.constant))) if a.constant is not None else None
+
+
+def square_root(c: Context, a: Any) -> Element:
+    if not isinstance(a, Ratio) or a.constant is None or a.constant < 0:
+        return None
+    return _in_float(c, np.sqrt, a.constant)
+
+
+def reciprocal(c: Context, a: Any) -> Element:
+    if not isinstance(a, Ratio) or not a.constant:
+        return None
+    return _in_float(c, lambda x: x.dtype.type(1) / x, a.constant)
+
+
+def clip(c: Context) -> Known:
+    x = c.elements(0)
+    if x is None:
+        return None
+    out: Elements = x
+    for index, function in ((1, dim_max), (2, dim_min)):
+        if c.has(index):
+            bound = c.elements(index)
+            one = None if bound is None else row_major(bound)[0]
+            if one is None:
+                return None
+            values = [None if e is None else extremum(e, one, function) for e in row_major(out)]
+            out = filled(x.shape, values)
+    return [out]
+
+
+# --- comparison and logic ---------------------------------------------------------------------------------------------
+
+
+def _decided(answer: bool | None, otherwise: Truth) -> Element:
+    return otherwise if answer is None else ONE if answer else ZERO
+
+
+def _sides(a: Any, b: Any) -> tuple[Dim, Dim, tuple[tuple[Dim, int], ...]] | None:
+    """Two numbers as integers that compare alike within the limits."""
+    if isinstance(a, Dim) and isinstance(b, Dim):
+        return a, b, ()
+    if not isinstance(a, Ratio) or not isinstance(b, Ratio) or not (a.exact and b.exact):
+        return None
+    common = gcd(a.denominator, b.denominator)
+    left, right = a.numerator * (b.denominator // common), b.numerator * (a.denominator // common)
+    return left, right, (*a.limits, *b.limits)
+
+
+def _compared(c: Context, a: Any, b: Any, op: str, offset: int = 0) -> Element:
+    """`a + offset op b`, decided where it is and no limits are in the way."""
+    sides = _sides(a, b)
+    if sides is None:
+        return None
+    left, right, limits = sides
+    left = left + offset
+    if limits:
+        return Truth(left, op, right, False, limits)
+    facts = c.scope.facts
+    proof = facts.prove_eq(left, right) if op == "==" else facts.prove_le(left, right)
+    return _decided(proof.answer, Truth(left, op, right))
+
+
+def equal(c: Context, a: Any, b: Any) -> Element:
+    return _compared(c, a, b, "==")
+
+
+def less(c: Context, a: Any, b: Any) -> Element:
+    return _compared(c, a, b, "<=", 1)
+
+
+def less_or_equal(c: Context, a: Any, b: Any) -> Element:
+    return _compared(c, a, b, "<=")
+
+
+def negation(c: Context, a: Any) -> Element:
+    return a.inverse() if isinstance(a, Truth) else 1 - a
+
+
+def conjunction(c: Context, a: Any, b: Any) -> Element:
+    if ZERO in (a, b):
+        return ZERO
+    if a is ONE or b is ONE or a == b:
+        return b if a is ONE else a
+    if isinstance(a, Truth) and isinstance(b, Truth):
+        return _stronger(c, a, b) or _stronger(c, b, a)
+    return None
+
+
+def _stronger(c: Context, a: Truth, b: Truth) -> Truth | None:
+    """The first of two inequalities where the other follows from it."""
+    if a.op != "<=" or b.op != "<=" or a.negated or b.negated:
+        return None
+    if not c.scope.facts.prove_le(a.right - a.left, b.right - b.left):
+        return None
+    return Truth(a.left, a.op, a.right, False, tuple(dict.fromkeys((*a.limits, *b.limits))))
+
+
+def disjunction(c: Context, a: Any, b: Any) -> Element:
+    if ONE in (a, b):
+        return ONE
+    return b if a is ZERO else a if b is ZERO or a == b else None
+
+
+def exclusive(c: Context, a: Any, b: Any) -> Element:
+    if a in (ZERO, ONE):
+        a, b = b, a
+    return a if b is ZERO else negation(c, a) if b is ONE else None
+
+
+def where(c: Context) -> Known:
+    """Where the condition is not decided, equal choices still tell."""
+    condition, a, b = (c.elements(i) for i in range(3))
+    shape = small_result(c)
+    if a is None or b is None or shape is None:
+        return None
+    unknown = np.full((), None, object)
+    arrays = np.broadcast_arrays(unknown if condition is None else condition, a, b)
+    out: list[Element] = []
+    for test, x, y in zip(*(row_major(array) for array in arrays)):
+        if isinstance(test, Dim) and test.is_const:
+            out.append(x if test.value else y)
+        else:
+            out.append(x if x is y else None)
+    return [np.broadcast_to(filled(arrays[0].shape, out), shape)]
+
+
+# --- reductions -------------------------------------------------------------------------------------------------------
+
+
+def reduced(function: Callable[[Dim, Dim], Dim], start: Dim | None) -> Callable[[Context], Known]:
+    """A reduction of integers over axes given as numbers."""
+
+    def rule(c: Context) -> Known:
+        x = c.elements(0)
+        axes = numbers_of(c.elements(1)) if c.has(1) else []
+        if x is None or axes is None or not is_integer(c.element(0)):
+            return None
+        if not axes:
+            if c.attr("noop_with_empty_axes"):
+                return [x]
+            axes = list(range(x.ndim))
+        gone = sorted({c.axis(a, x.ndim) for a in axes})
+        shape = result_shape(c)
+        if shape is None or not all(isinstance(e, Dim) for e in x.reshape(-1)):
+            return None
+        kept = [a for a in range(x.ndim) if a not in gone]
+        rows = x.transpose([*kept, *gone]).reshape(int(np.prod([x.shape[a] for a in kept], dtype=np.int64)), -1)
+        if start is None and not rows.shape[1]:
+            return None
+        values: list[Element] = [
+            reduce(function, row) if start is None else reduce(function, row, start) for row in rows
+        ]
+        return [filled(shape, values)]
+
+    return rule
+
+
+def cumulative_sum(c: Context) -> Known:
+    x, axis = c.elements(0), numbers_of(c.elements(1))
+    if x is None or axis is None or not all(isinstance(e, Dim) for e in x.reshape(-1)):
+        return None
+    if c.attr("exclusive") or c.attr("reverse"):
+        return None
+    return [np.cumsum(x, axis[0]).astype(object)]
+
+
+# --- casts ------------------------------------------------------------------------------------------------------------
+
+
+def cast(c: Context) -> Known:
+    x = c.elements(0)
+    if x is None:
+        return None
+    to = result_element(c)
+    return [filled(x.shape, [None if e is None else _cast_one(c, e, to) for e in row_major(x)])]
+
+
+def _cast_one(c: Context, e: Dim | Ratio | Truth, to: Attribute) -> Element:
+    if isinstance(e, Truth):
+        return e if to == IntegerType(1) else None
+    if isinstance(e, Dim):
+        if is_integer(to):
+            return _to_bool(c, e) if to == IntegerType(1) else e
+        most = 2 ** MANTISSA.get(type(to), 0)
+        if e.is_const:
+            return Ratio(e) if abs(e.value) <= most else None
+        return Ratio(e, 1, True, ((e, most),))
+    if is_integer(to):
+        return _truncated(c, e, to)
+    most = 2 ** MANTISSA.get(type(to), 0)
+    if e.numerator.is_const and to == ELEMENT_TYPES[1] and e.constant is not None:
+        return ratio_of_float(float(np.float32(float(e.constant))))
+    return Ratio(e.numerator, e.denominator, True, (*e.limits, (e.numerator, most))) if e.exact else None
+
+
+def _to_bool(c: Context, e: Dim) -> Element:
+    answer = c.scope.facts.prove_eq(e, 0).answer
+    return _decided(None if answer is None else not answer, Truth(e, "==", ZERO, negated=True))
+
+
+def _truncated(c: Context, e: Ratio, to: Attribute) -> Element:
+    """A float as an integer, rounded to zero; here what it rests on is stated."""
+    if to == IntegerType(1) or not _holds_limits(c, e):
+        return None
+    if e.denominator == 1:
+        return e.numerator
+    if c.scope.facts.prove_le(0, e.numerator):
+        return e.numerator // e.denominator
+    return dim_max(e.numerator, 0) // e.denominator - dim_max(-e.numerator, 0) // e.denominator
+
+
+def _holds_limits(c: Context, e: Ratio) -> bool:
+    """States that the float arithmetic behind a value was exact; False where that is too much to ask."""
+    wanted: list[Guard] = []
+    for d, most in e.limits:
+        for low, high in ((d, as_dim(most)), (as_dim(-most), d)):
+            proof = c.scope.facts.prove_le(low, high)
+            if proof.answer is True:
+                continue
+            if proof.answer is False or most < 2**24 or is_data(c, d):
+                return False
+            wanted.append(Guard(f"{low} <= {high}", "a size in floating point is exact"))
+    c.guards.extend(g for g in wanted if g not in c.guards)
+    return True
+
+
+RULES: Mapping[type[Operation], Callable[[Context], Known]] = {
+    onnx.AddOp: elementwise(constant_or(add, lambda a, b: a + b)),
+    onnx.SubOp: elementwise(constant_or(subtract, lambda a, b: a - b)),
+    onnx.MulOp: elementwise(constant_or(multiply, lambda a, b: a * b)),
+    onnx.DivOp: elementwise(constant_or(divide, lambda a, b: a / b)),
+    onnx.PowOp: elementwise(constant_or(power, lambda a, b: a**b)),
+    onnx.ModOp: elementwise(modulo),
+    onnx.SumOp: folded(constant_or(add, lambda a, b: a + b)),
+    onnx.MaxOp: folded(maximum),
+    onnx.MinOp: folded(minimum),
+    onnx.NegOp: elementwise(negate),
+    onnx.AbsOp: elementwise(absolute),
+    onnx.SignOp: elementwise(sign),
+    onnx.FloorOp: elementwise(floor),
+    onnx.CeilOp: elementwise(ceil),
+    onnx.RoundOp: elementwise(round_),
+    onnx.SqrtOp: elementwise(square_root),
+    onnx.ReciprocalOp: elementwise(reciprocal),
+    onnx.ClipOp: clip,
+    onnx.ReluOp: elementwise(lambda c, a: extremum(a, zero_of(c.element(0)), dim_max)),
+    onnx.EqualOp: elementwise(equal),
+    onnx.LessOp: elementwise(less),
+    onnx.GreaterOp: elementwise(lambda c, a, b: less(c, b, a)),
+    onnx.LessOrEqualOp: elementwise(less_or_equal),
+    onnx.GreaterOrEqualOp: elementwise(lambda c, a, b: less_or_equal(c, b, a)),
+    onnx.NotOp: elementwise(negation),
+    onnx.AndOp: elementwise(conjunction),
+    onnx.OrOp: elementwise(disjunction),
+    onnx.XorOp: elementwise(exclusive),
+    onnx.WhereOp: where,
+    onnx.ReduceSumOp: reduced(lambda a, b: a + b, ZERO),
+    onnx.ReduceProdOp: reduced(lambda a, b: a * b, ONE),
+    onnx.ReduceMaxOp: reduced(dim_max, None),
+    onnx.ReduceMinOp: reduced(dim_min, None),
+    onnx.CumSumOp: cumulative_sum,
+    onnx.CastOp: cast,
+    onnx.CastLikeOp: cast,
+}
