@@ -29,7 +29,7 @@ ONE = as_dim(1)
 
 @dataclass(frozen=True)
 class Term:
-    """An operand: what a step along each numbered axis is in it; axes of size 1, or that it does not have, are absent."""
+    """An operand: what a step along each of its numbered axes is in it, but for those of size 1."""
 
     buffer: SSAValue
     strides: dict[int, Ix]

@@ -24,17 +24,22 @@ from .activations import Function, functions, like
 from .emit import Ix
 from .matmul import Factor, MatmulBuilder, Problem, choose
 from .operator import Operator
-from .panels import pack_across
+from .panels import pack_across, slack
 from .register_tile import Factors, Products, RegisterTile, largest_rows
 
 StateAction = Callable[[Ix, Ix, SSAValue], None]
 X, W, R, B, LENGTHS, INITIAL_H, INITIAL_C, PEEPHOLES = range(8)
 Y, Y_H, Y_C = range(3)
+PASS = 2
+"""Vectors of gates that are packed, and for more than a few samples computed, together."""
+FEW_SAMPLES = 4
+PREFETCH_STEPS = 24
+"""How far ahead recurrence weights are asked for, in hidden units."""
 
 
 @dataclass(frozen=True)
 class GateBlock:
-    """Some of the gates, of `units` vectors of hidden units: what one tile of the recurrence computes."""
+    """Some of the gates, of `units` vectors of hidden units: what one tile computes, in whole passes."""
 
     gates: tuple[int, ...]
     units: int
@@ -280,12 +285,11 @@ class Direction:
     # The recurrence
 
     def pack(self, block: GateBlock) -> SSAValue:
-        """[block of units, hidden unit, gate, unit of the block] from R [gate, unit, hidden unit]."""
+        """[block of units, pass, hidden unit, vector of the pass, lane] from R [gate, unit, hidden unit]."""
         r, e = self.r, self.e
-        width = block.units * r.lanes
-        pitch = block.vectors * r.lanes
+        width, pitch = block.units * r.lanes, PASS * r.lanes
         count = r.hidden.ceildiv(width)
-        size = (r.hidden_dim + (width - 1)) // width * r.panel_steps * pitch
+        size = (r.hidden_dim + (width - 1)) // width * r.panel_steps * (block.vectors * r.lanes)
         packed = r.context.scratch(r.products.sums, size)
         steps = e.dim(r.panel_steps)
         source = r.operator.buffer(R)
@@ -299,7 +303,7 @@ class Direction:
             def row_at(i: int) -> Ix:
                 return (row + (unit + i).min(r.hidden - 1)) * r.hidden
 
-            at = loop.index // block.vectors * (steps * pitch) + vector * r.lanes
+            at = loop.index // PASS * (steps * pitch) + vector % PASS * r.lanes
             pack_across(e, r.products, source, row_at, r.lanes, r.hidden, packed, at, pitch)
         return packed
 
@@ -308,39 +312,94 @@ class Direction:
         return index + block.gates[0]
 
     def tiles(self, number: int, panels: SSAValue) -> None:
-        """One step's tiles of samples by units, in parallel."""
+        """One step's tiles of samples by units.  A few samples take all gates at once, more of them two vectors."""
+        r, e = self.r, self.e
+        block, registers = self.tile_blocks[number], e.target.vector_registers
+        few = RegisterTile(min(FEW_SAMPLES, largest_rows(registers, block.vectors)), block.vectors, r.lanes)
+        most = largest_rows(registers, PASS)
+        if not r.batch_dim.is_const:
+            with e.when(r.batch.compare("sle", few.rows)):
+                self.all_tiles(number, panels, few)
+            with e.when(r.batch.compare("sgt", few.rows)):
+                self.all_tiles(number, panels, RegisterTile(most, PASS, r.lanes))
+            return
+        batch = max(1, r.batch_dim.value)
+        if batch <= few.rows:
+            self.all_tiles(number, panels, RegisterTile(batch, block.vectors, r.lanes))
+        else:
+            self.all_tiles(number, panels, RegisterTile(-(-batch // -(-batch // most)), PASS, r.lanes))
+
+    def all_tiles(self, number: int, panels: SSAValue, tile: RegisterTile) -> None:
+        """The tiles, in parallel, those of the same units one after the other."""
         r, e = self.r, self.e
         block = self.tile_blocks[number]
-        most = largest_rows(e.target.vector_registers, block.vectors)
-        rows = most if not r.batch_dim.is_const else max(1, -(-r.batch_dim.value // -(-r.batch_dim.value // most or 1)))
-        tile = RegisterTile(rows, block.vectors, r.lanes)
         width = block.units * r.lanes
         row_tiles, unit_tiles = r.batch.ceildiv(tile.rows), r.hidden.ceildiv(width)
-        grain = e.ix(2 * GRAIN_CYCLES) // (r.hidden * (tile.rows * tile.vectors)).max(1) + 1
+        states = self.pack_state(number, tile) if tile.vectors < block.vectors else None
+        grain = e.ix(2 * GRAIN_CYCLES) // (r.hidden * (tile.rows * block.vectors)).max(1) + 1
         with e.parallel(row_tiles * unit_tiles, grain) as (lower, upper, thread):
-            sums = r.context.scratch(r.products.sums, as_dim(tile.rows * tile.columns), thread)
+            sums = r.context.scratch(r.products.sums, as_dim(tile.rows * block.vectors * r.lanes), thread)
             with e.loop(lower, upper, nonempty=True) as loop:
                 sample = loop.index % row_tiles * tile.rows
                 unit_tile = loop.index // row_tiles
-                for i, total in enumerate(self.accumulate(number, tile, panels, sample, unit_tile)):
-                    e.store_vector(total, sums, i * r.lanes)
+                for first in range(0, block.vectors, tile.vectors):
+                    totals = self.accumulate(number, tile, panels, states, sample, unit_tile, first)
+                    for i, total in enumerate(totals):
+                        row, v = divmod(i, tile.vectors)
+                        e.store_vector(total, sums, (row * block.vectors + first + v) * r.lanes)
                 self.finish_tile(number, tile, sample, unit_tile * width, sums)
 
-    def accumulate(
-        self, number: int, tile: RegisterTile, panels: SSAValue, sample: Ix, unit_tile: Ix
-    ) -> list[SSAValue]:
+    def pack_state(self, number: int, tile: RegisterTile) -> SSAValue:
+        """The states of a tile's samples side by side: [tile, hidden unit, sample of the tile]."""
         r, e = self.r, self.e
+        state, offset = self.recurred(number)
+        tiles = (r.batch_dim + (tile.rows - 1)) // tile.rows
+        size = tiles * r.hidden_dim * tile.rows + slack(r.lanes, tile.rows)
+        packed = r.context.scratch(r.products.sums, size)
+        last = r.batch - 1
+        with e.loop(0, e.dim(tiles)) as loop:
+
+            def row_at(i: int) -> Ix:
+                return (loop.index * tile.rows + i).min(last) * r.hidden + offset
+
+            at = loop.index * (r.hidden * tile.rows)
+            pack_across(e, Products(r.products.sums), state, row_at, tile.rows, r.hidden, packed, at, tile.rows)
+        return packed
+
+    def accumulate(
+        self,
+        number: int,
+        tile: RegisterTile,
+        panels: SSAValue,
+        states: SSAValue | None,
+        sample: Ix,
+        unit_tile: Ix,
+        first: int,
+    ) -> list[SSAValue]:
+        """The sums of a tile for the block's vectors from `first` on."""
+        r, e = self.r, self.e
+        block = self.tile_blocks[number]
         state, offset = self.recurred(number)
         last = r.batch - 1
         rows = [((sample + i).min(last)) * r.hidden + offset for i in range(tile.rows)]
-        start = unit_tile * (e.dim(r.panel_steps) * tile.columns)
+        pitch = PASS * r.lanes
+        size = e.dim(r.panel_steps) * pitch
+        start = unit_tile * (size * (block.vectors // PASS))
+
+        def scalar(k: Ix, i: int) -> SSAValue:
+            if states is None:
+                return e.load(state, k + rows[i])
+            return e.load(states, k * tile.rows + sample * r.hidden + i)
 
         def factors(indices: list[Ix]) -> Factors:
             [k] = indices
-            vectors = [
-                e.load_vector(panels, k * tile.columns + start + v * r.lanes, r.lanes) for v in range(tile.vectors)
-            ]
-            return vectors, lambda i: e.load(state, k + rows[i])
+            vectors: list[SSAValue] = []
+            for v in range(first, first + tile.vectors):
+                at = k * pitch + (start + size * (v // PASS)) + v % PASS * r.lanes
+                if states is not None:
+                    e.prefetch(panels, at + PREFETCH_STEPS * pitch)
+                vectors.append(e.load_vector(panels, at, r.lanes))
+            return vectors, lambda i: scalar(k, i)
 
         return tile.accumulate(e, r.products, [r.hidden], factors)
 
@@ -364,7 +423,7 @@ class Direction:
                 mask = e.mask(r.hidden - at, r.lanes)
                 place = Place(self, row, at, mask, input_row, self.old, self.new, alive)
                 gates = [
-                    e.load_vector(sums, (loop.index * tile.vectors + units.index + g * block.units) * r.lanes, r.lanes)
+                    e.load_vector(sums, (loop.index * block.vectors + units.index + g * block.units) * r.lanes, r.lanes)
                     for g in range(len(block.gates))
                 ]
                 r.cell(place, number, gates)
@@ -398,7 +457,7 @@ class Gru(Recurrent):
 
     def blocks(self) -> list[GateBlock]:
         if self.linear:
-            return [GateBlock((0, 1, 2), 1)]
+            return [GateBlock((0, 1, 2), 2)]
         return [GateBlock((0, 1), 1), GateBlock((2,), 2)]
 
     def cell(self, place: Place, block: int, gates: list[SSAValue]) -> None:

@@ -7,6 +7,7 @@ the axis has a stride, a vector of neighbouring positions runs at once; each pos
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 
 from xdsl.ir import SSAValue
@@ -45,44 +46,66 @@ def scan(operator: Operator, identity: float, combine: Combine, dims: tuple[Dim,
     outer, inner = e.dim(whole(*dims[:axis])), e.dim(whole(*dims[axis + 1 :]))
     count = e.dim(dims[axis]) if dims else e.ix(1)
     products = Products(operator.kind(0).ir)
-    lanes = 1 if not dims or whole(*dims[axis + 1 :]) == as_dim(1) else e.target.lanes(products.bytes)
-    chunks = inner.ceildiv(lanes)
+    vector = bool(dims) and whole(*dims[axis + 1 :]) is not as_dim(1)
+    lanes = e.target.lanes(products.bytes) if vector else 1
+    width = lanes * VECTORS if vector else 1
+    chunks = inner.ceildiv(width)
     grain = e.ix(GRAIN_CYCLES) // (count * 4).max(1) + 1
     with e.parallel(outer * chunks, grain) as (lower, upper, _), e.loop(lower, upper, nonempty=True) as lines:
-        column = lines.index % chunks * lanes
+        column = lines.index % chunks * width
         start = lines.index // chunks * (count * inner) + column
-        line(operator, products, identity, combine, start, inner, count, lanes, inner - column)
-
-
-def line(
-    operator: Operator,
-    products: Products,
-    identity: float,
-    combine: Combine,
-    start: Ix,
-    stride: Ix,
-    count: Ix,
-    lanes: int,
-    left: Ix,
-) -> None:
-    """One line along the axis, or a vector of neighbouring ones of which `left` are there."""
-    e = operator.e
-    x, y = operator.buffer(0), operator.result_buffer(0)
-    exclusive, reverse = operator.attr("exclusive", 0), operator.attr("reverse", 0)
-    mask = None if lanes == 1 else e.mask(left, lanes)
-    first = e.constant(identity, products.sums, None if lanes == 1 else lanes)
-    with e.loop(0, count, carried=[first]) as loop:
-        step = count - 1 - loop.index if reverse else loop.index
-        at = step * stride + start
-        [before] = loop.carried
-        value = products.load(e, x, at) if lanes == 1 else products.load_vector(e, x, at, lanes, mask)
-        after = combine(e, before, value)
-        shown = products.narrow(e, before if exclusive else after, products.element)
-        if lanes == 1:
-            e.store(shown, y, at)
+        line = Line(operator, products, identity, combine, lanes)
+        if vector:
+            line.vectors(start, inner, count, inner - column)
         else:
-            e.store_vector(shown, y, at, mask)
-        loop.carry([after])
+            line.scalar(start, inner, count)
+
+
+VECTORS = 4
+"""Vectors of neighbouring lines that run at once: whole pages are read further with each step."""
+
+
+@dataclass(frozen=True)
+class Line:
+    """Runs along the axis."""
+
+    operator: Operator
+    products: Products
+    identity: float
+    combine: Combine
+    lanes: int
+
+    def step(self, index: Ix, count: Ix) -> Ix:
+        return count - 1 - index if self.operator.attr("reverse", 0) else index
+
+    def shown(self, before: SSAValue, after: SSAValue) -> SSAValue:
+        value = before if self.operator.attr("exclusive", 0) else after
+        return self.products.narrow(self.operator.e, value, self.products.element)
+
+    def scalar(self, start: Ix, stride: Ix, count: Ix) -> None:
+        """One line."""
+        e, x, y = self.operator.e, self.operator.buffer(0), self.operator.result_buffer(0)
+        with e.loop(0, count, carried=[e.constant(self.identity, self.products.sums)]) as loop:
+            at = self.step(loop.index, count) * stride + start
+            [before] = loop.carried
+            after = self.combine(e, before, self.products.load(e, x, at))
+            e.store(self.shown(before, after), y, at)
+            loop.carry([after])
+
+    def vectors(self, start: Ix, stride: Ix, count: Ix, left: Ix) -> None:
+        """Neighbouring lines, of which `left` are there."""
+        e, x, y, lanes = self.operator.e, self.operator.buffer(0), self.operator.result_buffer(0), self.lanes
+        masks = [e.mask(left - v * lanes, lanes) for v in range(VECTORS)]
+        first = e.constant(self.identity, self.products.sums, lanes)
+        with e.loop(0, count, carried=[first] * VECTORS) as loop:
+            place = self.step(loop.index, count) * stride + start
+            carried: list[SSAValue] = []
+            for v, (before, mask) in enumerate(zip(loop.carried, masks)):
+                at = place + v * lanes
+                after = self.combine(e, before, self.products.load_vector(e, x, at, lanes, mask))
+                e.store_vector(self.shown(before, after), y, at, mask)
+                carried.append(after)
+            loop.carry(carried)
 
 
 cumsum = partial(build, 0.0, Emitter.add)
