@@ -42,12 +42,13 @@ REPORT = ctypes.CFUNCTYPE(
 KERNEL = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p)
 
 
-def host_has_avx512() -> bool:
-    """Whether code for `AVX512` can run here."""
-    return bool(llvm.get_host_cpu_features().get("avx512f")) and bool(llvm.get_host_cpu_features().get("avx512vl"))
+def host_has(*features: str) -> bool:
+    """Whether code that needs these features can run here."""
+    have = llvm.get_host_cpu_features()
+    return all(have.get(feature) for feature in features)
 
 
-TARGETS = (AVX2, AVX512) if host_has_avx512() else (AVX2,)
+TARGETS = (AVX2, AVX512) if host_has("avx512f", "avx512vl", "avx512bw", "avx512dq") else (AVX2,)
 
 
 def context() -> Context:
