@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import sys
+import traceback
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
@@ -254,14 +255,20 @@ def infer_command(model: Path, output: Path, as_json: bool) -> None:
 @cli.command("simplify")
 @MODEL
 @click.option("-o", "output", type=click.Path(path_type=Path), required=True, help="The simplified model.")
+@click.option("--validate", is_flag=True, help="Run both models at several sizes and compare them.")
+@click.option("--size", "sizes", multiple=True, metavar="SYMBOL=N", help="With --validate: the size of a symbol.")
+@click.option("--exact", is_flag=True, help="No rewrite that changes rounding.")
 @JSON
-def simplify_command(model: Path, output: Path, as_json: bool) -> None:
+def simplify_command(
+    model: Path, output: Path, validate: bool, sizes: tuple[str, ...], exact: bool, as_json: bool
+) -> None:
     """Write MODEL simplified: same names, shapes and opset, fewer nodes; the log says which rule did what."""
-    from .compiler import simplified
+    from .simplifier import render_simplification, simplified
 
-    report = simplified(model, output)
-    lines = [f"{rule}: {count}" for rule, count in report["rules"].items()]
-    emit_result(report, as_json, "\n".join([*lines, f"{report['before']} nodes -> {report['after']}"]))
+    report = simplified(model, output, exact=exact, validate=validate, sizes=sizes)
+    emit_result(report, as_json, render_simplification(report))
+    if validate and not report["validation"]["equal"]:
+        sys.exit(CHECK_FAILED)
 
 
 @cli.command("opt")
@@ -270,8 +277,9 @@ def simplify_command(model: Path, output: Path, as_json: bool) -> None:
 def opt_command(file: Path, passes: str) -> None:
     """Run single passes on IR text (or on an ONNX model) and print the result."""
     from .tools.opt import run_passes
+    from .universe import UNIVERSE
 
-    click.echo(run_passes(file, passes))
+    click.echo(run_passes(file, passes, UNIVERSE))
 
 
 @cli.group("cache")
@@ -316,6 +324,12 @@ def main() -> None:
         fail(str(e), MODEL_ERROR)
     except KeyboardInterrupt:
         sys.exit(130)
+    except BrokenPipeError:
+        sys.stderr.close()
+        sys.exit(OK)  # the reader has seen enough
+    except Exception as e:
+        traceback.print_exc()
+        fail(f"bug: {type(e).__name__}: {e}\n   = help: please report this with the lines above", BUG)
 
 
 def fail(message: str, status: int) -> None:
