@@ -13,32 +13,19 @@ Uniform arithmetic stays scalar, and every op is placed at the outermost loop wh
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import cache
-from typing import TypeAlias
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
-from xdsl.dialects import arith, memref, scf, tensor, vector
-from xdsl.dialects.builtin import DenseArrayBase, FloatAttr, IndexType, IntegerAttr, StringAttr, VectorType, i1, i32
-from xdsl.dialects.linalg import ops as linalg
-from xdsl.ir import Attribute, Block, BlockArgument, Operation, Region, SSAValue
+from xdsl.dialects import arith, memref, scf, vector
+from xdsl.dialects.builtin import DenseArrayBase, IndexType, VectorType, i1, i32
+from xdsl.ir import Attribute, Block, BlockArgument, Operation, SSAValue
 
 from ..dialects import kernel, vectorx
 from ..dialects.dims import as_dim
-from ..dialects.dims.interval import upper_bound
-from .loop_builder import INDEX, OVERFLOW, LoopBuilder, Scalar, element_of, vector_of
+from .body_rules import RULES, elementwise, select
+from .loop_builder import INDEX, OVERFLOW, LoopBuilder, Scalar, vector_of
+from .places import Buffer, Lanes, Splat, Storage, Value, is_flag, row_major
 from .shuffles import pick
-
-
-@dataclass(frozen=True)
-class Lanes:
-    """An index: lane l has `base + stride * l`."""
-
-    base: Scalar
-    stride: Scalar = 0
-
-
-Value: TypeAlias = Lanes | SSAValue
 
 MOST_STRIDE = 4
 """Up to this stride, contiguous vectors and shuffles are faster than a gather."""
@@ -48,50 +35,6 @@ _SEGMENTS: tuple[dict[str, Attribute], dict[str, Attribute]] = (
     {"operandSegmentSizes": DenseArrayBase.from_list(i32, [1, 1, 1, 1])},
 )
 """A gather's operands, without and with a mask."""
-
-
-@dataclass(frozen=True)
-class Buffer:
-    """Where a tensor is: element [i, j, ...] is `base[offset + i * strides[0] + j * strides[1] + ...]`.
-
-    Axes that the buffer does not have (a row's scratch holds one row only) have stride 0.  `depth` is the loop level
-    from which on the contents are complete; no load is placed outside of it.
-    """
-
-    base: SSAValue
-    strides: tuple[Scalar, ...]
-    offset: Scalar = 0
-    depth: int = 0
-
-    @property
-    def element(self) -> Attribute:
-        return element_of(self.base)
-
-
-@dataclass(frozen=True)
-class Splat:
-    """A tensor that is the same constant everywhere."""
-
-    value: IntegerAttr | FloatAttr
-
-
-Storage: TypeAlias = Buffer | Splat | SSAValue
-"""A tensor's place: memory, or a register that holds its only element (or its element for each lane)."""
-
-
-def _is_flag(stride: Scalar) -> bool:
-    """Whether a stride is 0 or 1: `min(d, 2) - 1` for the index along an axis of size d that may be broadcast."""
-    if isinstance(stride, int) or not isinstance(stride.owner, kernel.DimOp):
-        return False
-    return upper_bound(stride.owner.expr.data[0]) <= 1
-
-
-def row_major(builder: LoopBuilder, sizes: Sequence[Scalar]) -> tuple[Scalar, ...]:
-    """The strides, in elements, of a contiguous tensor."""
-    strides: list[Scalar] = [1] if sizes else []
-    for size in reversed(sizes[1:]):
-        strides.append(builder.mul(strides[-1], size))
-    return tuple(reversed(strides))
 
 
 @dataclass(frozen=True)
@@ -179,7 +122,7 @@ class BodyEmitter:
             return self._contiguous(place, offset.base)
         elif isinstance(offset, Lanes) and self._shuffles_well(place, offset.stride):
             return self._strided(place, offset)
-        elif isinstance(offset, Lanes) and _is_flag(offset.stride) and not self.guarded:
+        elif isinstance(offset, Lanes) and is_flag(offset.stride) and not self.guarded:
             return self._by_flag(place, offset)
         return self._gather(place, offset)
 
@@ -306,7 +249,7 @@ class BodyEmitter:
         raise ValueError("a body without a terminator")
 
     def _evaluate(self, op: Operation, env: dict[SSAValue, Value]) -> None:
-        rule = _RULES.get(type(op), _elementwise)
+        rule = RULES.get(type(op), elementwise)
         for result, value in zip(op.results, rule(self, op, env), strict=True):
             env[result] = value
 
@@ -317,271 +260,9 @@ class BodyEmitter:
         if isinstance(operand, BlockArgument) and isinstance(operand.type, IndexType):
             return Lanes(self.builder.dim(as_dim(f"d{operand.index}")))
         if isinstance(owner := operand.owner, arith.ConstantOp | kernel.DimOp):
-            [value] = _RULES[type(owner)](self, owner, env)
+            [value] = RULES[type(owner)](self, owner, env)
             return value
         raise ValueError(f"a body reads {operand}, which is defined outside of it")
-
-
-Env: TypeAlias = dict[SSAValue, Value]
-Rule: TypeAlias = Callable[[BodyEmitter, Operation, Mapping[SSAValue, Value]], Sequence[Value]]
-
-
-def _elementwise(e: BodyEmitter, op: Operation, env: Mapping[SSAValue, Value]) -> Sequence[Value]:
-    """The same op on vectors, or on scalars where all operands are uniform."""
-    if op.dialect_name() not in ("arith", "math", "vectorx") or op.regions:
-        raise ValueError(f"{op.name} is not allowed in a body")
-    values = [e.value(o, env) for o in op.operands]
-    scalars = [e.scalar(v) for v in values]
-    known = [s for s in scalars if s is not None]
-    uniform = len(known) == len(values)
-    operands = known if uniform else [e.vector(v) for v in values]
-    types = [r.type if uniform else e.type_of(r.type) for r in op.results]
-    if len(types) == 1:
-        return [_tracked(e.builder.pure(type(op), operands, types[0], op.properties))]
-    new = type(op).create(operands=operands, result_types=types, properties=op.properties)
-    return [_tracked(r) for r in e.builder.hoisted(new).results]
-
-
-def _tracked(value: SSAValue) -> Value:
-    return Lanes(value) if isinstance(value.type, IndexType) else value
-
-
-def _constant(e: BodyEmitter, op: Operation, env: Mapping[SSAValue, Value]) -> Sequence[Value]:
-    assert isinstance(op, arith.ConstantOp)
-    if isinstance(op.value, IntegerAttr) and isinstance(op.value.type, IndexType):
-        return [Lanes(op.value.value.data)]
-    assert isinstance(op.value, IntegerAttr | FloatAttr)
-    return [e.builder.literal(op.value)]
-
-
-def _dim(e: BodyEmitter, op: Operation, env: Mapping[SSAValue, Value]) -> Sequence[Value]:
-    assert isinstance(op, kernel.DimOp)
-    return [Lanes(e.builder.dim(op.expr.data[0]))]
-
-
-def _index(e: BodyEmitter, op: Operation, env: Mapping[SSAValue, Value]) -> Sequence[Value]:
-    assert isinstance(op, linalg.IndexOp)
-    return [e.indices[op.dim.value.data]]
-
-
-def _index_binary(combine: Callable[[BodyEmitter, Value, Value], Value]) -> Rule:
-    """An op on integers that keeps `Lanes` as they are when the integers are indices."""
-
-    def rule(e: BodyEmitter, op: Operation, env: Mapping[SSAValue, Value]) -> Sequence[Value]:
-        if not isinstance(op.results[0].type, IndexType):
-            return _elementwise(e, op, env)
-        lhs, rhs = (e.value(o, env) for o in op.operands)
-        return [combine(e, lhs, rhs)]
-
-    return rule
-
-
-def _extremum(combine: Callable[[int, int], int]) -> Callable[[BodyEmitter, Value, Value], Value | None]:
-    def fold(e: BodyEmitter, a: Value, b: Value) -> Value | None:
-        if isinstance(a, Lanes) and isinstance(b, Lanes) and isinstance(a.base, int) and isinstance(b.base, int):
-            return Lanes(combine(a.base, b.base)) if a.stride == b.stride == 0 else None
-        return None
-
-    return fold
-
-
-def _folded(fold: Callable[[BodyEmitter, Value, Value], Value | None]) -> Rule:
-    """An op on integers that is known for some index operands."""
-
-    def rule(e: BodyEmitter, op: Operation, env: Mapping[SSAValue, Value]) -> Sequence[Value]:
-        if isinstance(op.results[0].type, IndexType):
-            lhs, rhs = (e.value(o, env) for o in op.operands)
-            if (value := fold(e, lhs, rhs)) is not None:
-                return [value]
-        return _elementwise(e, op, env)
-
-    return rule
-
-
-def _quotient(e: BodyEmitter, a: Value, b: Value) -> Value | None:
-    return a if b == Lanes(1) else None
-
-
-def _remainder(e: BodyEmitter, a: Value, b: Value) -> Value | None:
-    return Lanes(0) if b == Lanes(1) else None
-
-
-@cache
-def _name(key: str, value: str) -> Mapping[str, Attribute]:
-    return {key: StringAttr(value)}
-
-
-def _compare(e: BodyEmitter, op: Operation, env: Mapping[SSAValue, Value]) -> Sequence[Value]:
-    """Compares of vectors are vectorx's: xDSL's arith has them for scalars only."""
-    assert isinstance(op, arith.CmpiOp | arith.CmpfOp)
-    values = [e.value(o, env) for o in op.operands]
-    if all(e.scalar(v) is not None for v in values):
-        return _elementwise(e, op, env)
-    names = arith.CMPI_COMPARISON_OPERATIONS if isinstance(op, arith.CmpiOp) else arith.CMPF_COMPARISON_OPERATIONS
-    lhs, rhs = map(e.vector, values)
-    predicate = names[op.predicate.value.data]
-    return [e.builder.pure(vectorx.CompareOp, (lhs, rhs), e.type_of(i1), _name("predicate", predicate))]
-
-
-def _select(e: BodyEmitter, op: Operation, env: Mapping[SSAValue, Value]) -> Sequence[Value]:
-    condition, lhs, rhs = (e.value(o, env) for o in op.operands)
-    if lhs == rhs:
-        return [lhs]
-    return [select(e, condition, lhs, rhs)]
-
-
-def select(e: BodyEmitter, condition: Value, lhs: Value, rhs: Value) -> Value:
-    """Chooses lane by lane."""
-    scalar = e.scalar(condition)
-    if scalar is None:
-        operands = (e.vector(condition), e.vector(lhs), e.vector(rhs))
-        return e.builder.pure(vectorx.SelectOp, operands, operands[1].type)
-    if isinstance(lhs, Lanes) and isinstance(rhs, Lanes) and lhs.stride == rhs.stride:
-        base = e.builder.hoisted(arith.SelectOp(scalar, e.builder.index(lhs.base), e.builder.index(rhs.base))).result
-        return Lanes(base, lhs.stride)
-    a, b = e.scalar(lhs), e.scalar(rhs)
-    if a is None or b is None:
-        a, b = e.vector(lhs), e.vector(rhs)
-    return _tracked(e.builder.hoisted(arith.SelectOp(scalar, a, b)).result)
-
-
-_CONVERSIONS: dict[type[Operation], str] = {
-    arith.ExtSIOp: "extsi",
-    arith.ExtUIOp: "extui",
-    arith.TruncIOp: "trunci",
-    arith.SIToFPOp: "sitofp",
-    arith.UIToFPOp: "uitofp",
-    arith.FPToSIOp: "fptosi",
-    arith.FPToUIOp: "fptoui",
-    arith.ExtFOp: "extf",
-    arith.TruncFOp: "truncf",
-    arith.BitcastOp: "bitcast",
-    arith.IndexCastOp: "index_cast",
-}
-
-
-def _convert(e: BodyEmitter, op: Operation, env: Mapping[SSAValue, Value]) -> Sequence[Value]:
-    """Conversions are vectorx's for scalars too, so that both saturate the same way."""
-    kind = op.kind.data if isinstance(op, vectorx.ConvertOp) else _CONVERSIONS[type(op)]
-    properties = _name("kind", kind)
-    value = e.value(op.operands[0], env)
-    scalar, element = e.scalar(value), op.results[0].type
-    if scalar is not None:
-        return [_tracked(e.builder.pure(vectorx.ConvertOp, (scalar,), element, properties))]
-    return [e.builder.pure(vectorx.ConvertOp, (e.vector(value),), e.type_of(element), properties)]
-
-
-def _extract(e: BodyEmitter, op: Operation, env: Mapping[SSAValue, Value]) -> Sequence[Value]:
-    assert isinstance(op, tensor.ExtractOp)
-    return [e.load(e.tensors[op.tensor], [e.value(i, env) for i in op.indices])]
-
-
-def _check(e: BodyEmitter, op: Operation, env: Mapping[SSAValue, Value]) -> Sequence[Value]:
-    assert isinstance(op, kernel.CheckOp)
-    condition = e.value(op.condition, env)
-    values = [e.value(v, env) for v in op.values]
-    scalar = e.scalar(condition)
-    scalars = [s for v in values if (s := e.scalar(v)) is not None]
-    if scalar is not None and len(scalars) == len(values) and not e.guarded:
-        e.builder.checked(_same_check(op, scalar, scalars))
-        return ()
-    lanes = e.vector(condition)
-    if e.mask is not None:
-        true = e.builder.broadcast(e.builder.constant(True, i1), e.lanes)
-        lanes = e.builder.hoisted(vectorx.SelectOp(e.mask, lanes, true)).result
-    e.builder.insert(_same_check(op, lanes, [e.vector(v) for v in values]))
-    return ()
-
-
-def _same_check(op: kernel.CheckOp, condition: SSAValue, values: Sequence[SSAValue]) -> kernel.CheckOp:
-    check = kernel.CheckOp(condition, op.code.data, op.message.data, values)
-    check.attributes.update(op.attributes)
-    return check
-
-
-def _if(e: BodyEmitter, op: Operation, env: Mapping[SSAValue, Value]) -> Sequence[Value]:
-    assert isinstance(op, scf.IfOp)
-    condition = e.value(op.cond, env)
-    scalar = e.scalar(condition)
-    return _masked_if(e, op, e.vector(condition), env) if scalar is None else _uniform_if(e, op, scalar, env)
-
-
-def _masked_if(e: BodyEmitter, op: scf.IfOp, condition: SSAValue, env: Mapping[SSAValue, Value]) -> Sequence[Value]:
-    """Both sides for all lanes, each under its mask."""
-    builder = e.builder
-    true = builder.broadcast(builder.constant(True, i1), e.lanes)
-    otherwise = builder.hoisted(arith.XOrIOp(condition, true)).result
-    sides: list[list[Value]] = []
-    for side, taken in ((op.true_region, condition), (op.false_region, otherwise)):
-        mask = taken if e.mask is None else builder.hoisted(arith.AndIOp(e.mask, taken)).result
-        inner = replace(e, mask=mask, guarded=True)
-        sides.append(inner.run(side.block, dict(env)) if side.blocks else [])
-    return [select(e, condition, a, b) for a, b in zip(*sides, strict=True)]
-
-
-def _uniform_if(e: BodyEmitter, op: scf.IfOp, condition: SSAValue, env: Mapping[SSAValue, Value]) -> Sequence[Value]:
-    """A branch. Its results are scalars where both sides are uniform."""
-    builder = e.builder
-    sides = [op.true_region, op.false_region] if op.false_region.blocks else [op.true_region]
-    regions = [Region(Block()) for _ in sides]
-    draft = builder.insert(scf.IfOp(condition, [], regions[0], regions[1] if len(regions) > 1 else None))
-    yielded: list[list[Value]] = []
-    for side, region in zip(sides, regions):
-        with builder.branch(draft, region):
-            yielded.append(e.run(side.block, dict(env)))
-    uniform = [all(e.scalar(v) is not None for v in values) for values in zip(*yielded, strict=True)]
-    for region, values in zip(regions, yielded):
-        with builder.branch(draft, region):
-            ends = [e.scalar(v) if u else e.vector(v) for v, u in zip(values, uniform)]
-            builder.insert(scf.YieldOp(*(v for v in ends if v is not None)))
-    types = [r.type if u else e.type_of(r.type) for r, u in zip(op.results, uniform)]
-    if not types:
-        return ()
-    moved = [draft.detach_region(r) for r in regions]
-    final = builder.insert(scf.IfOp(condition, types, moved[0], moved[1]))
-    draft.detach()
-    draft.erase()
-    return [_tracked(r) for r in final.results]
-
-
-def _for(e: BodyEmitter, op: Operation, env: Mapping[SSAValue, Value]) -> Sequence[Value]:
-    """A loop whose bounds are uniform; what it carries is kept for each lane."""
-    assert isinstance(op, scf.ForOp)
-    bounds = [e.scalar(e.value(v, env)) for v in (op.lb, op.ub, op.step)]
-    lower, upper, step = (b for b in bounds if b is not None)
-    carried = [e.vector(e.value(v, env)) for v in op.iter_args]
-    with e.builder.loop(lower, upper, step, carried) as loop:
-        inner = dict(env)
-        inner[op.body.block.args[0]] = Lanes(loop.index)
-        inner.update(zip(op.body.block.args[1:], map(_tracked, loop.carried)))
-        loop.carry([e.vector(v) for v in e.run(op.body.block, inner)])
-    return [_tracked(r) for r in loop.results]
-
-
-_RULES: dict[type[Operation], Rule] = {
-    arith.ConstantOp: _constant,
-    kernel.DimOp: _dim,
-    linalg.IndexOp: _index,
-    arith.AddiOp: _index_binary(BodyEmitter.add),
-    arith.SubiOp: _index_binary(BodyEmitter.subtract),
-    arith.MuliOp: _index_binary(BodyEmitter.multiply),
-    arith.DivSIOp: _folded(_quotient),
-    arith.DivUIOp: _folded(_quotient),
-    arith.FloorDivSIOp: _folded(_quotient),
-    arith.RemSIOp: _folded(_remainder),
-    arith.RemUIOp: _folded(_remainder),
-    arith.MinSIOp: _folded(_extremum(min)),
-    arith.MaxSIOp: _folded(_extremum(max)),
-    arith.CmpiOp: _compare,
-    arith.CmpfOp: _compare,
-    arith.SelectOp: _select,
-    vectorx.SelectOp: _select,
-    vectorx.ConvertOp: _convert,
-    tensor.ExtractOp: _extract,
-    kernel.CheckOp: _check,
-    scf.IfOp: _if,
-    scf.ForOp: _for,
-} | dict.fromkeys(_CONVERSIONS, _convert)
 
 
 def vectorizable(ops: Iterable[Operation]) -> bool:
@@ -589,4 +270,4 @@ def vectorizable(ops: Iterable[Operation]) -> bool:
     return not any(isinstance(op, scf.WhileOp) for op in ops)
 
 
-__all__ = ["BodyEmitter", "Buffer", "Lanes", "Storage", "Value", "row_major", "select", "vectorizable"]
+__all__ = ["BodyEmitter", "Buffer", "Lanes", "Splat", "Storage", "Value", "row_major", "select", "vectorizable"]
