@@ -27,7 +27,7 @@ from .lowering.loops import lower_to_loops
 from .lowering.schedule import ScratchNeed, schedule
 from .lowering.tensor import attach_bodies, lower_to_tensor
 from .options import Options
-from .rewrites.driver import Pattern, apply_patterns
+from .rewrites.driver import ORIGIN, Pattern, apply_patterns, origins_of
 from .rewrites.infer import infer_shapes
 from .rewrites.outline import outline
 from .rewrites.simplify import simplify
@@ -132,6 +132,19 @@ def _outline(state: State) -> None:
         if not found:
             return
         hosted.update(found)
+
+
+def complete_origins(module: ModuleOp) -> None:
+    """Every op says where it comes from: what a lowering added for a kernel as a whole comes from all its nodes.
+
+    In `main`, what stands for no node of its own (constants, guards, the return) comes from what it serves.
+    """
+    for top in module.body.block.ops:
+        whole = {i for op in top.walk() for i in origins_of(op)} or set(range(len(onnx.node_table(module))))
+        attribute = onnx.ints_attr(tuple(sorted(whole)))
+        for op in top.walk():
+            if ORIGIN not in op.attributes and not isinstance(op, dims.AssumeOp):  # a caller's has no node
+                op.attributes[ORIGIN] = attribute
 
 
 def replace_function(old: FuncOp, new: FuncOp) -> None:
@@ -261,6 +274,7 @@ def run(state: State, *, to: str, start: str | None = None) -> Iterator[Done]:
                 except Exception as e:
                     raise bug(state.module, name, e) from e
                 yield Done(stage.level, name, time.perf_counter() - began)
+            complete_origins(state.module)
             check_legality(state.module, stage)
             state.module.attributes[LEVEL] = StringAttr(stage.level)
     finally:

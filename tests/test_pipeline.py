@@ -9,6 +9,7 @@ import sardonyx as sx
 from onnx import TensorProto, helper
 from sardonyx import pipeline
 from sardonyx.compiler import state_of
+from sardonyx.rewrites.driver import origins_of
 
 
 def model() -> bytes:
@@ -77,3 +78,11 @@ def test_the_runner_tells_each_step_and_its_time() -> None:
     done = list(pipeline.run(state_of(model()), to="schedule"))
     assert [d.step for d in done] == [n for s in pipeline.PIPELINE[:5] for n, _ in s.steps]
     assert all(d.seconds >= 0 for d in done)
+
+
+@pytest.mark.parametrize("level", pipeline.LEVELS)
+def test_every_op_says_where_it_comes_from(level: str) -> None:
+    module = sx.lower(model(), to=level)
+    for op in module.walk():
+        if op is not module:
+            assert origins_of(op), f"{op.name} has no origin"
