@@ -19,6 +19,7 @@ from typing import Literal, TypeAlias
 
 from . import interval
 from .interval import Interval
+from .text import call_text, terms_text
 
 Kind: TypeAlias = Literal["floordiv", "mod", "min", "max", "broadcast"]
 Atom: TypeAlias = "Symbol | Call"
@@ -201,7 +202,7 @@ class Dim:
 
     def __str__(self) -> str:
         if self._text is None:
-            self._text = _text(self.terms)
+            self._text = terms_text(self.terms)
         return self._text
 
     def __repr__(self) -> str:
@@ -254,7 +255,7 @@ def _call(kind: Kind, args: tuple[Dim, ...]) -> Dim:
         call = Call()
         call.kind, call.args, call.bounds = kind, args, None
         call.symbols = frozenset().union(*(a.symbols for a in args))
-        call.key = (1, _call_text(kind, args))
+        call.key = (1, call_text(kind, args))
         call = _CALLS.setdefault((kind, args), call)
     return _intern(((1, ((call, 1),)),))
 
@@ -795,59 +796,6 @@ def _subs_atom(atom: Atom, binding: Mapping[str, Dim | int]) -> Dim:
 
 
 # --- text -------------------------------------------------------------------------------------------------------------
-
-
-def _call_text(kind: Kind, args: tuple[Dim, ...]) -> str:
-    if kind in ("floordiv", "mod"):
-        operator = "//" if kind == "floordiv" else "%"
-        return f"{_operand_text(args[0])}{operator}{_operand_text(args[1])}"
-    if kind == "broadcast" and len(args) > 2:  # written with two arguments, as readers know it
-        return f"broadcast({args[0]}, {_call_text(kind, args[1:])})"
-    return f"{kind}({', '.join(map(str, args))})"
-
-
-def _operand_text(dim: Dim) -> str:
-    """As an operand of `//` or `%`, or as a factor of a product."""
-    if dim.is_const and dim.value >= 0:
-        return str(dim.value)
-    atom = dim.atom
-    if atom is not None and (atom.args is None or atom.kind not in ("floordiv", "mod")):
-        return str(dim)
-    return f"({dim})"
-
-
-def _term_text(coefficient: int, monomial: Monomial) -> str:
-    """For a coefficient above zero."""
-    if not monomial:
-        return str(coefficient)
-    if coefficient == 1 and len(monomial) == 1 and monomial[0][1] == 1:
-        return monomial[0][0].key[1]
-    factors = [] if coefficient == 1 else [str(coefficient)]
-    for atom, power in monomial:
-        text = atom.key[1]
-        if atom.args is not None and atom.kind in ("floordiv", "mod"):
-            text = f"({text})"
-        factors += [text] * power
-    return "*".join(factors)
-
-
-def _text(terms: Terms) -> str:
-    positive = [_term_text(c, m) for c, m in terms if c > 0]
-    negative = [_negative_text(-c, m) for c, m in terms if c < 0]
-    if not terms:
-        return "0"
-    if not positive:
-        return "-" + " - ".join(negative)
-    return " - ".join([" + ".join(positive), *negative])
-
-
-def _negative_text(coefficient: int, monomial: Monomial) -> str:
-    text = _term_text(coefficient, monomial)
-    if coefficient == 1 and len(monomial) == 1:
-        atom, power = monomial[0]
-        if power == 1 and atom.args is not None and atom.kind in ("floordiv", "mod"):
-            return f"({text})"
-    return text
 
 
 _BINARY: dict[type[ast.operator], Callable[[Dim, Dim], Dim]] = {

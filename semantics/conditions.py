@@ -1,0 +1,81 @@
+"""Conditions on dimensions as text: what `dims.assume` states, and users assume."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from ..dialects.dims.expression import Dim, DimError, as_dim
+
+Relation: TypeAlias = Literal["==", "<="]
+
+_CONDITION = re.compile(r"^(?P<left>[^=<>!]+?)\s*(?P<op>==|<=|>=|<|>)\s*(?P<right>[^=<>!]+)$")
+
+
+@dataclass(frozen=True)
+class Condition:
+    """`left == right` or `left <= right`, with both sides in normal form."""
+
+    left: Dim
+    op: Relation
+    right: Dim
+
+    @staticmethod
+    def parse(text: str) -> Condition:
+        """Reads `expr op expr` with op one of `== <= >= < >`.  Raises DimError."""
+        match = _CONDITION.match(text.strip())
+        if match is None:
+            raise DimError(f"not a condition on dimensions: {text[:100]!r}")
+        left, right = as_dim(match["left"]), as_dim(match["right"])
+        match match["op"]:
+            case "==":
+                return Condition(left, "==", right)
+            case "<=":
+                return Condition(left, "<=", right)
+            case ">=":
+                return Condition(right, "<=", left)
+            case "<":
+                return Condition(left + 1, "<=", right)
+            case _:
+                return Condition(right + 1, "<=", left)
+
+    def holds(self, binding: Mapping[str, int]) -> bool:
+        """Whether it holds for these values.  Raises as `Dim.evaluate` does."""
+        left, right = self.left.evaluate(binding), self.right.evaluate(binding)
+        return left == right if self.op == "==" else left <= right
+
+    def __str__(self) -> str:
+        return f"{self.left} {self.op} {self.right}"
+
+
+def broadcast_condition(a: Dim, b: Dim) -> str:
+    """The condition that two sizes broadcast: the least of |a - b|, |a - 1| and |b - 1| is 0."""
+    return f"min(max({a}, {b}) - min({a}, {b}), max({a} - 1, 1 - ({a})), max({b} - 1, 1 - ({b}))) == 0"
+
+
+_BROADCAST = re.compile(
+    r"min\(max\((?P<a>.+), (?P<b>.+)\) - min\((?P=a), (?P=b)\), "
+    r"max\((?P=a) - 1, 1 - \((?P=a)\)\), max\((?P=b) - 1, 1 - \((?P=b)\)\)\) == 0"
+)
+
+
+def broadcast_pair(text: str) -> tuple[Dim, Dim] | None:
+    """The two sizes of a condition that `broadcast_condition` made; None for other conditions."""
+    match = _BROADCAST.fullmatch(text)
+    return None if match is None else (as_dim(match["a"]), as_dim(match["b"]))
+
+
+def difference_condition(a: Dim, b: Dim) -> str:
+    """The condition that two expressions differ."""
+    return f"1 <= max({a} - ({b}), {b} - ({a}))"
+
+
+_DIFFERENCE = re.compile(r"1 <= max\((?P<a>.+) - \((?P<b>.+)\), (?P=b) - \((?P=a)\)\)")
+
+
+def difference_pair(text: str) -> tuple[Dim, Dim] | None:
+    """The two expressions of a condition that `difference_condition` made; None for other conditions."""
+    match = _DIFFERENCE.fullmatch(text)
+    return None if match is None else (as_dim(match["a"]), as_dim(match["b"]))
