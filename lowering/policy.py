@@ -140,7 +140,7 @@ def column_tile(width: Dim, lanes: int) -> int:
     """How many columns to add up side by side: their sums fit into the first cache, and there are some tiles."""
     if not width.is_const:
         return COLUMN_TILE
-    tile = min(COLUMN_TILE, max(-(-width.value // 8), COLUMN_TILE // 4), width.value)
+    tile = min(COLUMN_TILE, max(-(-width.value // 8), COLUMN_TILE // 4), max(width.value, 1))
     return tile + -tile % lanes
 
 

@@ -96,8 +96,7 @@ class _KernelLowering:
             self.storage[root] = self._whole(new, self.shapes[root])
 
     def _place_constants(self, steps: Sequence[Nest | kernel.TemplateOp]) -> None:
-        """Constants are splats, but templates' operands and those that are no splats are in memory."""
-        whole_ones = {self.shapes.root(t) for s in steps if isinstance(s, kernel.TemplateOp) for t in s.inputs}
+        """Constants that are the same everywhere are no memory; others, which are small, are."""
         written = {r for s in steps for r in _results(s)}
         for op in self.func.body.block.ops:
             for result in op.results:
@@ -105,7 +104,7 @@ class _KernelLowering:
                     continue
                 value = _constant_value(result)
                 if value is not None:
-                    self.storage[result] = self._filled(result, value) if result in whole_ones else Splat(value)
+                    self.storage[result] = Splat(value)
                 elif isinstance(op, arith.ConstantOp) and isinstance(op.value, DenseIntOrFPElementsAttr):
                     self.storage[result] = self._written_out(result, op.value)
 
@@ -114,14 +113,6 @@ class _KernelLowering:
         base = self.space.take(self.builder, _element(result), len(dense), None)
         for at in range(len(dense)):
             self.builder.store(self.builder.literal(dense_attribute(dense, at)), base, at)
-        return self._whole(base, self.shapes[result])
-
-    def _filled(self, result: SSAValue, value: IntegerAttr | FloatAttr) -> Buffer:
-        """Scratch that is filled with one number when the kernel starts."""
-        size = whole(*self.shapes[result])
-        base = self.space.take(self.builder, _element(result), size, None)
-        with self.builder.loop(0, self.builder.dim(size)) as loop:
-            self.builder.store(self.builder.literal(value), base, loop.index)
         return self._whole(base, self.shapes[result])
 
     def _place_shared(self, steps: Sequence[Nest | kernel.TemplateOp]) -> None:
