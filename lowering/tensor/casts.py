@@ -6,6 +6,8 @@ lost, as the standard's own tests have it) and NaN is 0; an integer is cut to th
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from xdsl.dialects import math
 from xdsl.ir import SSAValue
 
@@ -51,7 +53,10 @@ def converted(x: Node, to: Element) -> Node:
 
 
 def cast(o: Operands) -> list[Node]:
-    return [converted(o[0], o.element())]
+    to = o.element()
+    if to.small is not None:
+        to = replace(to, saturate=bool(o.attr("saturate")), rounding=o.attr("round_mode"))
+    return [converted(o[0], to)]
 
 
 # Quantization
@@ -83,6 +88,8 @@ def quantized(o: Operands, x: Node, scale: Node, zero_point: Node | None, within
         lambda s, a, b: s.divf(a, b), (converted(x, within), converted(scale, within)), x.dims, within, 4
     )
     t = within.compute
+    if to.is_float:
+        return _rounded_to(quotient, zero_point, to)
 
     def saturated(s: Scalars, value: SSAValue, *zero: SSAValue) -> SSAValue:
         whole = s.unary(math.RoundEvenOp, value)
@@ -95,14 +102,27 @@ def quantized(o: Operands, x: Node, scale: Node, zero_point: Node | None, within
     return pointwise(saturated, inputs, x.dims, to, 6)
 
 
+def _rounded_to(quotient: Node, zero_point: Node | None, to: Element) -> Node:
+    """The quotient, which keeps its fraction, plus the zero point, in a small float."""
+    t = quotient.element.compute
+
+    def moved(s: Scalars, value: SSAValue, *zero: SSAValue) -> SSAValue:
+        if zero_point is not None:
+            value = s.add(value, convert(s, zero[0], zero_point.element, t), t)
+        return convert(s, value, quotient.element, to)
+
+    inputs = [quotient] if zero_point is None else [quotient, zero_point]
+    return pointwise(moved, inputs, quotient.dims, to, 20)
+
+
 def quantize_linear(o: Operands) -> list[Node]:
     x, scale, zero_point = o[0], o[1], o.get(2)
     precision = o.attr("precision")
     within = element_of(ELEMENT_TYPES[precision]) if precision else scale.element
     zero = None if zero_point is None else _spread(o, zero_point, x)
     to = o.element()
-    if not to.is_integer:
-        raise o.refuse(f"a result of type {to}")
+    if to.small is not None:
+        to = replace(to, saturate=bool(o.attr("saturate")))
     return [quantized(o, x, _spread(o, scale, x), zero, within, to)]
 
 
@@ -110,16 +130,14 @@ def dequantize_linear(o: Operands) -> list[Node]:
     """(x - zero point) * scale; the difference is exact, then rounded to f32 (f64 for an f64 result)."""
     x, scale, zero_point, to = o[0], o[1], o.get(2), o.element()
     t, source = to.compute, x.element
-    wide = I64 if source.bits >= 32 else I32
+    wide = t if source.is_float else I64 if source.bits >= 32 else I32
 
     def function(s: Scalars, value: SSAValue, by: SSAValue, *zero: SSAValue) -> SSAValue:
         whole = convert(s, value, source, wide)
         if zero:
             whole = s.sub(whole, convert(s, zero[0], source, wide), wide)
-        return s.mul(s.convert("sitofp", whole, t), convert(s, by, scale.element, t), t)
+        return s.mul(convert(s, whole, wide, t), convert(s, by, scale.element, t), t)
 
-    if not source.is_integer:
-        raise o.refuse(f"an operand of type {source}")
     inputs = [x, _spread(o, scale, x)]
     if zero_point is not None:
         inputs.append(_spread(o, zero_point, x))

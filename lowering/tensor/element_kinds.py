@@ -16,21 +16,46 @@ from xdsl.dialects.builtin import (
 )
 from xdsl.ir import Attribute, SSAValue
 
+from ...dialects.onnx import types
+
 
 class NotLowered(NotImplementedError):
     """The op, or this form of it, has no tensor-level lowering: it is to be hosted."""
 
 
 @dataclass(frozen=True)
+class SmallFloat:
+    """A float of 8 bits or less: its fields, and the codes (without the sign) of what is no ordinary number.
+
+    Without a mantissa it has no sign either: powers of two.
+    """
+
+    exponent: int
+    mantissa: int
+    bias: int
+    greatest: int
+    infinity: int | None = None
+    nan: int | None = None
+
+    @property
+    def sign(self) -> int:
+        return 1 << self.exponent + self.mantissa
+
+
+@dataclass(frozen=True)
 class Element:
     """One element type. `kind` is f (float), i (signed), u (unsigned) or b (bool); `ir` is what tensors hold.
 
-    Signedness is kept here only: below the graph level the choice of op says it.
+    Signedness is kept here only: below the graph level the choice of op says it.  `saturate` and `rounding` say how a
+    small float is made of a number that it has not.
     """
 
     kind: str
     bits: int
     ir: Attribute
+    small: SmallFloat | None = None
+    saturate: bool = True
+    rounding: str = "up"
 
     @property
     def is_float(self) -> bool:
@@ -42,8 +67,15 @@ class Element:
 
     @property
     def compute(self) -> Element:
-        """The type that arithmetic is done in: f32 for narrower floats, else the type itself."""
-        return F32 if self.kind == "f" and self.bits < 32 else self
+        """The type that arithmetic is done in: f32 for narrower floats, bytes for narrower integers, else itself."""
+        if self.kind == "f":
+            return F32 if self.bits < 32 else self
+        return self if self.bits >= 8 or self.kind == "b" else I8 if self.kind == "i" else U8
+
+    @property
+    def is_packed(self) -> bool:
+        """Whether its byte in memory is no number that a CPU computes with."""
+        return self.small is not None or (self.bits < 8 and self.kind != "b")
 
     @property
     def lowest(self) -> float | int:
@@ -71,13 +103,29 @@ BOOL = Element("b", 1, IntegerType(1))
 I8, I16, I32, I64 = (Element("i", bits, IntegerType(bits)) for bits in (8, 16, 32, 64))
 U8, U16, U32, U64 = (Element("u", bits, IntegerType(bits)) for bits in (8, 16, 32, 64))
 
+I2, I4 = (Element("i", bits, I8.ir) for bits in (2, 4))
+U2, U4 = (Element("u", bits, I8.ir) for bits in (2, 4))
+
+
+def _small(bits: int, small: SmallFloat) -> Element:
+    return Element("f", bits, I8.ir, small)
+
+
 _FLOATS: dict[type[Attribute], Element] = {
     Float16Type: F16,
     BFloat16Type: BF16,
     Float32Type: F32,
     Float64Type: F64,
+    types.Float8E4M3FNType: _small(8, SmallFloat(4, 3, 7, 0x7E, nan=0x7F)),
+    types.Float8E4M3FNUZType: _small(8, SmallFloat(4, 3, 8, 0x7F, nan=0x80)),
+    types.Float8E5M2Type: _small(8, SmallFloat(5, 2, 15, 0x7B, infinity=0x7C, nan=0x7E)),
+    types.Float8E5M2FNUZType: _small(8, SmallFloat(5, 2, 16, 0x7F, nan=0x80)),
+    types.Float8E8M0Type: _small(8, SmallFloat(8, 0, 127, 0xFE, nan=0xFF)),
+    types.Float6E2M3Type: _small(6, SmallFloat(2, 3, 1, 0x1F)),
+    types.Float6E3M2Type: _small(6, SmallFloat(3, 2, 3, 0x1F)),
+    types.Float4E2M1Type: _small(4, SmallFloat(2, 1, 1, 0x7)),
 }
-_INTEGERS = {(e.kind, e.bits): e for e in (I8, I16, I32, I64, U8, U16, U32, U64)}
+_INTEGERS = {(e.kind, e.bits): e for e in (I2, I4, I8, I16, I32, I64, U2, U4, U8, U16, U32, U64)}
 
 
 @cache

@@ -15,6 +15,7 @@ from xdsl.dialects.builtin import FloatAttr, IndexType, IntegerAttr, IntegerType
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 
 from ...dialects import kernel, vectorx
+from . import small_floats
 from .element_kinds import BOOL, F32, I32, I64, Element
 
 if TYPE_CHECKING:
@@ -221,8 +222,12 @@ class Scalars:
 
     def widen(self, a: SSAValue, t: Element) -> SSAValue:
         """In the type that arithmetic is done in."""
+        if t.is_packed:
+            return small_floats.widened(self, a, t)
         return self.convert("extf", a, t.compute) if t.compute is not t else a
 
     def narrow(self, a: SSAValue, t: Element) -> SSAValue:
         """Rounded from the compute type to `t`."""
+        if t.is_packed:
+            return small_floats.narrowed(self, a, t)
         return self.convert("truncf", a, t) if t.compute is not t else a

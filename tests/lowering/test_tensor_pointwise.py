@@ -250,6 +250,68 @@ def test_cast(source: Any) -> None:
     kernel.run(*(kernel.op(onnx.CastOp, x, to=NUMBERS[np.dtype(to)]) for to in ALL), tolerance=1e-30)
 
 
+SMALL = [
+    ml_dtypes.float8_e4m3fn, ml_dtypes.float8_e4m3fnuz, ml_dtypes.float8_e5m2, ml_dtypes.float8_e5m2fnuz,
+    ml_dtypes.float8_e8m0fnu, ml_dtypes.float4_e2m1fn, ml_dtypes.float6_e2m3fn, ml_dtypes.float6_e3m2fn,
+    ml_dtypes.int4, ml_dtypes.uint4, ml_dtypes.int2, ml_dtypes.uint2,
+]  # fmt: skip
+BITS = {"int4": 4, "uint4": 4, "int2": 2, "uint2": 2, "float4_e2m1fn": 4, "float6_e2m3fn": 6, "float6_e3m2fn": 6}
+
+
+@pytest.mark.parametrize("small", SMALL)
+def test_every_code_of_a_small_type(small: Any) -> None:
+    kernel = Kernel()
+    codes = np.arange(1 << BITS.get(np.dtype(small).name, 8), dtype=np.uint8)
+    x = kernel.input(codes.view(small))
+    kernel.run(kernel.op(onnx.CastOp, x, to=1), kernel.op(onnx.CastOp, x, to=10), tolerance=1e-30)
+
+
+def values_around(small: Any) -> np.ndarray:
+    """Every value of a small float, the middle between neighbours, and what is just beside that."""
+    codes = np.arange(1 << BITS.get(np.dtype(small).name, 8), dtype=np.uint8)
+    exact = codes.view(small).astype(np.float64)
+    exact = np.unique(exact[np.isfinite(exact)])
+    middle = (exact[1:] + exact[:-1]) / 2
+    far = [np.inf, -np.inf, np.nan, 1e30, -1e30, 1e-40, -1e-40, 0.0, -0.0, 2.0**127, 3e38]
+    near = [np.nextafter(middle.astype(np.float32), np.float32(d)) for d in (-np.inf, np.inf)]
+    with np.errstate(over="ignore"):
+        return np.concatenate([exact, middle, *near, exact * 1.9, far]).astype(np.float32)
+
+
+@pytest.mark.parametrize("saturate", [0, 1])
+@pytest.mark.parametrize("small", SMALL)
+def test_rounding_to_a_small_type(small: Any, saturate: int) -> None:
+    kernel = Kernel()
+    x, number = kernel.input(values_around(small)), NUMBERS[np.dtype(small)]
+    whole = kernel.input(random((40,), np.int32))
+    kernel.run(*(kernel.op(onnx.CastOp, v, to=number, saturate=saturate) for v in (x, whole)))
+
+
+@pytest.mark.parametrize("mode", ["up", "down", "nearest"])
+def test_rounding_to_powers_of_two(mode: str) -> None:
+    kernel = Kernel()
+    x = kernel.input(np.concatenate([values_around(ml_dtypes.float8_e8m0fnu), [1.4, 1.5, 1.6]]).astype(np.float32))
+    kernel.run(*(kernel.op(onnx.CastOp, x, to=24, saturate=k, round_mode=mode) for k in (0, 1)))
+
+
+def test_small_types_are_moved_as_they_are() -> None:
+    kernel = Kernel()
+    for k, small in enumerate((ml_dtypes.float8_e4m3fn, ml_dtypes.int4)):
+        x = kernel.input(random((2, 3), np.float32, k).astype(small))
+        y = kernel.op(onnx.TransposeOp, x)
+        results = [y, kernel.op(onnx.ReshapeOp, x, kernel.constant([6], np.int64))]
+    kernel.run(*results)
+
+
+@pytest.mark.parametrize("small", [ml_dtypes.float8_e4m3fn, ml_dtypes.float8_e5m2, ml_dtypes.int4, ml_dtypes.uint4])
+def test_quantization_to_small_types(small: Any) -> None:
+    kernel = Kernel()
+    x, scale = kernel.input(random((3, 4)) * 20), kernel.input(np.array([0.5, 1.0, 2.0], np.float32))
+    zero = kernel.input(np.zeros(3, small))
+    y = kernel.op(onnx.QuantizeLinearOp, x, scale, zero, axis=0)
+    kernel.run(y, kernel.op(onnx.DequantizeLinearOp, y, scale, zero, axis=0))
+
+
 def test_cast_like() -> None:
     kernel = Kernel()
     kernel.run(kernel.op(onnx.CastLikeOp, kernel.input(random((2, 3))), kernel.input(random((1,), np.int32))))
