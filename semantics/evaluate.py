@@ -18,11 +18,15 @@ from .weights import WeightStore
 def plain_attributes(op: onnx.OnnxOp, weights: WeightStore) -> dict[str, Any]:
     """The op's attributes as plain Python values, weights as arrays; those that are absent are left out."""
     found: dict[str, Any] = {}
-    for name in op.SCHEMA.attributes:
+    for name, spec in op.SCHEMA.attributes.items():
         value: Attribute | None = op.properties.get(name)
         if value is None:
             continue
-        found[name] = weights.get(value) if isinstance(value, onnx.WeightAttr) else onnx.plain(value)
+        if not isinstance(value, onnx.WeightAttr):
+            found[name] = onnx.plain(value)
+            continue
+        array = weights.get(value)  # a long list is kept as a weight, too
+        found[name] = array.tolist() if spec.kind in ("INTS", "FLOATS", "STRINGS") else array
     return found
 
 
