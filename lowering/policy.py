@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from math import prod as math_prod
+from math import prod
 
 from xdsl.dialects import arith, math, tensor
 from xdsl.dialects.builtin import FixedBitwidthType, IndexType, IntegerType
@@ -22,8 +22,11 @@ SERIAL_CYCLES = 2 * GRAIN_CYCLES
 ACCUMULATORS = 4
 """Vectors that a reduction along lanes adds into. A matter of results, not only of speed: see nests.Order."""
 
-UNROLLED_COST = 24
+UNROLLED_COST = 40
 """Cycles of a body above which a reduction loop has one copy of it, not one for each accumulator."""
+
+UNROLLED_BLOCK = 24
+"""Cycles of a body above which a transposed block has one copy of it, not one for each of its vectors."""
 
 UNROLLED_REDUCTION = 160
 """Cycles of a straight line of code for several points of a reduction of columns."""
@@ -133,7 +136,7 @@ def reduction_lanes(element: Attribute, target: Target) -> int:
 
 def unrolled(extents: Sequence[Dim], cost: float) -> bool:
     """Whether to add up all points of these reduced loops at once, without loops."""
-    return known(extents) and math_prod(e.value for e in extents) * cost <= UNROLLED_REDUCTION
+    return known(extents) and prod(e.value for e in extents) * cost <= UNROLLED_REDUCTION
 
 
 def column_tile(width: Dim, lanes: int) -> int:

@@ -99,7 +99,7 @@ class Block:
     def _emit(self, along: Scalar, across: Scalar, rows: Scalar, columns: Scalar) -> None:
         """`rows` points of the loop along (lanes of results), `columns` of the loop across (vectors of results)."""
         given = {a: transpose(self.builder, self._read(a, along, across, rows, columns)) for a in self.turned}
-        if self.points.cost > policy.UNROLLED_COST or not isinstance(columns, int):
+        if self.points.cost > policy.UNROLLED_BLOCK or not isinstance(columns, int):
             self._loop_over_vectors(given, along, across, rows, columns)
             return
         for number in range(columns):
