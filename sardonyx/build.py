@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import TypeAlias, cast
 
-from xdsl.dialects.builtin import AnyFloat, ArrayAttr, IntegerType, ModuleOp, StringAttr, TensorType
+from xdsl.dialects.builtin import ArrayAttr, ModuleOp, StringAttr, TensorType
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation, SSAValue
 
@@ -35,6 +35,7 @@ from .lowering.loops import lower_to_loops
 from .lowering.prepack import PACKED, Layout, apply_packing, choose_packing, pack, packed_attribute, packed_layouts
 from .lowering.schedule import ScratchNeed
 from .lowering.tensor import RULES, NotLowered, lower_to_tensor
+from .lowering.tensor.element_kinds import element_of
 from .options import compiler_digest
 from .rewrites.outline import single_op_kernels
 from .runtime.errors import CompilerBug, Error
@@ -95,9 +96,6 @@ def symbol_of(kernel: Operation) -> str:
     return f"k_{key.data}"
 
 
-NUMERIC = (AnyFloat, IntegerType)
-
-
 def refuses(op: Operation) -> str | None:
     """Why the lowering does not take an op into a kernel, as far as its class and types tell; None where it does."""
     if type(op) not in RULES:
@@ -105,9 +103,10 @@ def refuses(op: Operation) -> str | None:
     for value in (*op.operands, *op.results):
         if not isinstance(value.type, TensorType):
             return f"{value.type} is no tensor"
-        element = value.type.element_type
-        if not isinstance(element, NUMERIC) or (isinstance(element, IntegerType) and 1 < element.width.data < 8):
-            return f"elements of type {element} are not lowered"
+        try:
+            element_of(value.type.element_type)
+        except NotLowered as error:
+            return str(error)
     return None
 
 
