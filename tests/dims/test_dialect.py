@@ -46,8 +46,7 @@ def test_types_read_back(text: str) -> None:
     [
         '%0 = dims.tensor <"N, 2*B"> : tensor<2xi64>',
         '%0 = "test.op"() : () -> tensor<2xi64>\ndims.bind %0 ["v0", "v1"] : tensor<2xi64>',
-        '%0 = "test.op"() : () -> tensor<1xi64>\n'
-        'dims.bind %0 ["v0"] lower <"0"> upper <"2*N"> : tensor<1xi64>',
+        '%0 = "test.op"() : () -> tensor<1xi64>\ndims.bind %0 ["v0"] lower <"0"> upper <"2*N"> : tensor<1xi64>',
         '"dims.assume"() <{condition = "N <= 2*M", why = "a reason"}> : () -> ()',
     ],
 )
