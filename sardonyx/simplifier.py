@@ -82,8 +82,8 @@ def count_nodes(graph: GraphProto) -> int:
 def validated(model: Model, other: Model, *, sizes: Sequence[str] = (), rtol: float, atol: float) -> dict[str, Any]:
     """Runs both models on random inputs at several sizes, by onnxruntime where it is installed, else by the reference.
 
-    `sizes` fixes symbols (`T=512`).  Gives `equal`, who ran them (`by`), and for each size what was compared.  A size that the first model refuses is
-    left out; raises InputError where it refuses all.
+    `sizes` fixes symbols (`T=512`).  Gives `equal`, who ran them (`by`), and for each size what was compared.  A size
+    that the first model refuses is left out; raises InputError where it refuses all.
     """
     runner, by = (by_onnxruntime, "onnxruntime") if find_spec("onnxruntime") else (by_reference, "reference")
     specs = input_specs(model)

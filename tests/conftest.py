@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import hashlib
+import shlex
 import subprocess
+import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
+sys.path.append(str(Path(__file__).resolve().parent / "ir"))
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -39,3 +44,38 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         config.hook.pytest_deselected(items=dropped)
         gone = set(dropped)
         items[:] = [item for item in items if item not in gone]
+
+
+def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
+    return IrFile.from_parent(parent, path=file_path) if file_path.suffix == ".mlir" else None
+
+
+class IrFile(pytest.File):
+    """A `.mlir` file: each of its RUN lines is a test, run in this process."""
+
+    def collect(self) -> Iterator[pytest.Item]:
+        for number, line in enumerate(self.path.read_text().splitlines(), 1):
+            if line.startswith("// RUN: "):
+                yield IrRun.from_parent(self, name=f"run_{number}", command=line.removeprefix("// RUN: "))
+
+
+class IrRun(pytest.Item):
+    """`xdsl-opt %s -p passes | filecheck %s`, as lit would run it."""
+
+    def __init__(self, *, command: str, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.command = command
+
+    def runtest(self) -> None:
+        from ir_runner import check_text, run_opt
+
+        opt, _, check = self.command.partition(" | ")
+        output = run_opt(shlex.split(opt), self.path)
+        check_text(shlex.split(check), self.path, output)
+
+    def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> str:
+        shown = excinfo.value if excinfo.errisinstance(AssertionError) else excinfo.getrepr(style="short")
+        return f"{self.command}\n{shown}"
+
+    def reportinfo(self) -> tuple[Path, int, str]:
+        return self.path, int(self.name.removeprefix("run_")) - 1, f"{self.path.name}: {self.command}"

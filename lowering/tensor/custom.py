@@ -65,7 +65,7 @@ def build_body(op: onnx.CustomOp, operator: CustomOperator, inputs: list[Element
 
 def custom(o: Operands) -> list[Node]:
     """The op's region, inlined where its value is needed."""
-    if o.op.kind is None or not o.op.regions:
+    if not isinstance(o.op, onnx.CustomOp) or o.op.kind is None or not o.op.regions:
         raise o.refuse("it has no body")
     body = o.op.regions[0].block
     cost = max(1, sum(1 for inner in body.ops if not isinstance(inner, arith.ConstantOp)))
