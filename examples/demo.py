@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 from rich.console import Console
 from rich.table import Table
+from sardonyx.tools.bench import bench_model
 
 import sardonyx as sx
-from sardonyx.tools.bench import bench_model
 
 HERE = Path(__file__).resolve().parent / "digits"
 MODEL = HERE / "digits.onnx"

@@ -36,7 +36,7 @@ Layout: TypeAlias = "tuple[str, tuple[int, ...]]"
 
 
 def choose_packing(function: FuncOp, constant: Iterable[int], target: Target) -> dict[int, Layout]:
-    """The layouts for a tensor-level kernel's arguments that are constants at every call (by tensor argument number)."""
+    """The layouts for those of a tensor-level kernel's arguments (by number) that are constants at every call."""
     candidates = set(constant)
     found: dict[int, Layout] = {}
     shapes = shapes_of(function).dims

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import ctypes
+import itertools
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-import sardonyx as sx
 from onnx import TensorProto, helper, numpy_helper
 from sardonyx.dialects.dims import parse_dim
+
+import sardonyx as sx
 from sardonyx.program import Program
 
 DIGITS = Path(__file__).resolve().parent.parent / "examples" / "digits" / "digits.onnx"
@@ -24,7 +26,7 @@ def chain() -> bytes:
     sizes = [24, 40, 17, 64, 8]
     weights = [
         numpy_helper.from_array(rng.standard_normal(pair).astype(np.float32), f"w{i}")
-        for i, pair in enumerate(zip(sizes, sizes[1:], strict=False))
+        for i, pair in enumerate(itertools.pairwise(sizes))
     ]
     nodes = []
     at = "x"

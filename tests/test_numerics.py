@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-import sardonyx as sx
 from onnx import TensorProto, helper, numpy_helper
+
+import sardonyx as sx
 
 DIGITS = Path(__file__).resolve().parent.parent / "examples" / "digits" / "digits.onnx"
 

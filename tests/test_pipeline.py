@@ -5,11 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-import sardonyx as sx
 from onnx import TensorProto, helper
+from sardonyx.rewrites.driver import origins_of
+
+import sardonyx as sx
 from sardonyx import pipeline
 from sardonyx.compiler import state_of
-from sardonyx.rewrites.driver import origins_of
 
 
 def model() -> bytes:

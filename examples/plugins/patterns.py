@@ -1,9 +1,8 @@
 """A rewrite pattern of one's own, for `sx.compile("model.onnx", patterns=[FoldSigmoidMul()])`."""
 
-from xdsl.ir import Operation
-
 from sardonyx.dialects import onnx
 from sardonyx.rewrites.driver import Pattern, PatternRewriter
+from xdsl.ir import Operation
 
 
 class FoldSigmoidMul(Pattern):

@@ -1,15 +1,16 @@
-"""Half-precision islands: nearer to float64 than with a rounding after each operator, and only where no cast says so."""
+"""Half-precision islands: nearer to float64 than with a rounding after each operator; the model's own casts stay."""
 
 from __future__ import annotations
 
 import numpy as np
-import sardonyx as sx
 from onnx import TensorProto, helper, numpy_helper
 from sardonyx.dialects import onnx
 from sardonyx.rewrites.simplify.half import widen_half
 from sardonyx.semantics.weights import WeightStore
-from sardonyx.testing import parse
 from sardonyx.tools.explain import main_of
+
+import sardonyx as sx
+from sardonyx.testing import parse
 
 HALF = "tensor<8xf16>"
 
