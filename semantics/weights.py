@@ -261,7 +261,7 @@ def decode(data: Buffer, element: int, shape: tuple[int, ...]) -> Array:
     if dtype.kind == "O":
         return _unpack_strings(bytes(data), shape)
     bits = element_bits(type_)
-    if dtype == bool:
+    if dtype.kind == "b":
         array = _booleans(np.frombuffer(data, np.uint8)).reshape(shape)
     elif bits >= 8:
         array = np.frombuffer(data, dtype).reshape(shape)
@@ -283,7 +283,7 @@ def encode(array: Array) -> bytes:
 
 
 def _booleans(data: np.ndarray[Any, Any]) -> Array:
-    """A view where every byte is 0 or 1, as numpy and generated code need it; else a copy, any other byte being true."""
+    """A view where every byte is 0 or 1, as generated code needs it; else a copy, any other byte being true."""
     return data.view(np.bool_) if not data.size or data.max() <= 1 else data != 0
 
 
