@@ -57,6 +57,10 @@ THREADS = "threads"
 Handler = Callable[["EntryBuilder", Operation], None]
 
 
+MAX_CONDITION = 160
+"""A guard's condition that is longer is left out of its message: nobody reads a polynomial of a page."""
+
+
 @dataclass
 class Tables:
     """What the entry refers to by number."""
@@ -254,7 +258,9 @@ class EntryBuilder:
         holds = self.b.icmp("eq" if condition.op == "==" else "sle", left, right)
         where = f" ({self.where(condition)})" if self.where(condition) else ""
         reason = f"{why}: " if why else ""
-        message = f"{escaped(reason)}{condition} does not hold: {{0}} and {{1}}{escaped(where)}"
+        text = str(condition)
+        fact = f"{text} does not hold" if len(text) <= MAX_CONDITION else "the sizes do not fit"
+        message = f"{escaped(reason)}{fact}: {{0}} and {{1}}{escaped(where)}"
         self.guard(holds, "guard", message, [left, right], node_of(op))
 
     def where(self, condition: Condition) -> str:

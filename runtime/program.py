@@ -138,6 +138,9 @@ class LoadedProgram:
 
     def _named(self, feeds: Mapping[str, object]) -> list[object]:
         """The values in the order of the inputs."""
+        unknown = [name for name in feeds if name not in self.input_names]
+        if unknown:
+            raise InputError(f"no input named {_quoted(unknown)}; the inputs are {_quoted(self.input_names)}")
         values: list[object] = []
         for spec in self.specs:
             if spec.name in feeds:
@@ -147,9 +150,6 @@ class LoadedProgram:
             else:
                 missing = [s.name for s in self.specs if s.default is None and s.name not in feeds]
                 raise InputError(f"input {_quoted(missing)} is missing; the inputs are {_quoted(self.input_names)}")
-        if len(feeds) > len(values) or any(name not in self.input_names for name in feeds):
-            unknown = [name for name in feeds if name not in self.input_names]
-            raise InputError(f"no input named {_quoted(unknown)}; the inputs are {_quoted(self.input_names)}")
         return values
 
     def _call(self, values: list[object]) -> list[Any]:

@@ -17,6 +17,7 @@ from xdsl.ir import Attribute, Operation, SSAValue
 
 from .build import KernelObject, build_kernels, kernels_in, name_of, prepack
 from .codegen.entry import Entry, KernelInfo, entry_needs, host_value, main_to_llvm, overridable_inputs, tensor_dims
+from .codegen.entry_values import EntryError
 from .codegen.llvm_text import emit
 from .codegen.objects import assembly, compile_object
 from .codegen.pool import POOL_NEEDS, pool_module
@@ -27,7 +28,7 @@ from .frontend.importer import import_model
 from .lowering.schedule import schedule
 from .ops import operator_table
 from .options import Options
-from .pipeline import LEVEL, LEVELS, State
+from .pipeline import LEVEL, LEVELS, State, bug
 from .pipeline import run as run_steps
 from .program import Model, Progress
 from .rewrites.driver import Pattern, apply_patterns
@@ -147,7 +148,10 @@ def build(state: State, seconds: dict[str, float], report: Progress, store: Cach
     report("entry", 0, 1)
     infos = {name: KernelInfo(k.symbol, k.checks) for name, k in objects.items()}
     main = main_of(state.module)
-    entry = main_to_llvm(main, infos, state.target)
+    try:
+        entry = main_to_llvm(main, infos, state.target)
+    except EntryError as e:
+        raise bug(state.module, "entry", e) from e
     image = compile_object(emit(entry.module), state.target, entry_needs(infos))
     seconds["entry"] = time.perf_counter() - began
     images = {k.symbol: k.image for k in objects.values()}

@@ -28,6 +28,7 @@ from .lowering.schedule import ScratchNeed, schedule
 from .lowering.tensor import attach_bodies, lower_to_tensor
 from .options import Options
 from .rewrites.driver import ORIGIN, Pattern, apply_patterns, origins_of
+from .rewrites.group import assumed_symbols
 from .rewrites.infer import infer_shapes
 from .rewrites.outline import outline
 from .rewrites.simplify import simplify
@@ -36,6 +37,7 @@ from .runtime.errors import CompilerBug, Error, InputError, UnsupportedError
 from .semantics.custom import CustomOperator, Operators, evaluator_of, meant_operators
 from .semantics.facts import Contradiction, Facts
 from .semantics.weights import WeightStore
+from .tools.inspect import symbols
 
 
 @dataclass
@@ -94,13 +96,21 @@ def _check_operators(state: State) -> None:
     if missing:
         listed = "".join(f"\n  --> {entry}" for entry in missing)
         names = f"{len(missing)} operators are" if len(missing) > 1 else "an operator is"
-        raise UnsupportedError(
-            f"{names} not known{listed}\n   = help: give ops=[...]; see docs/add_an_operator.md"
-        )
+        raise UnsupportedError(f"{names} not known{listed}\n   = help: give ops=[...]; see docs/add_an_operator.md")
 
 
 def _infer(state: State) -> None:
     infer_shapes(state.module, state.weights, compile_mode=True, facts=state.facts, operators=state.operators)
+    check_assumptions(state)
+
+
+def check_assumptions(state: State) -> None:
+    """Raises InputError for an assumption on a symbol that the model does not have."""
+    bound = symbols(main_of(state.module))
+    for op in main_of(state.module).body.block.ops:
+        if isinstance(op, dims.AssumeOp) and (unknown := sorted(assumed_symbols(op) - bound.keys())):
+            known = ", ".join(bound) or "none"
+            raise InputError(f"assume={op.condition.data!r}: the model has no symbol {unknown[0]!r}, but {known}")
 
 
 def _simplify(state: State) -> None:

@@ -10,8 +10,9 @@ from filecheck.finput import FInput
 from filecheck.matcher import Matcher
 from filecheck.options import parse_argv_options
 from filecheck.parser import Parser as CheckParser
-from sardonyx.universe import UNIVERSE
 from xdsl.xdsl_opt_main import xDSLOptMain
+
+from sardonyx.universe import UNIVERSE
 
 
 class Opt(xDSLOptMain):
