@@ -49,7 +49,8 @@ def test_other_types(dtype: object) -> None:
 
 MASKS = [
     ((7, 40), np.float32), ((2, 1, 7, 40), np.float32), ((1, 3, 1, 40), np.float32), ((2, 3, 7, 40), np.bool_),
-    ((7, 40), np.bool_), ((2, 1, 1, 40), np.bool_), ((7, 1), np.float32), ((7, 25), np.bool_), ((2, 3, 7, 30), np.float32),
+    ((7, 40), np.bool_), ((2, 1, 1, 40), np.bool_), ((7, 1), np.float32), ((7, 25), np.bool_),
+    ((2, 3, 7, 30), np.float32),
 ]  # fmt: skip
 
 

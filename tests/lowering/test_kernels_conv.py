@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from sardonyx.dialects import kernel
 from sardonyx.dialects.dims import ShapeAttr, as_dim
-from sardonyx.dialects.target import Target
+from sardonyx.dialects.target import AVX2, Target
 from sardonyx.lowering.kernels import conv_plan
 from sardonyx.lowering.kernels.packing import pack_conv
 from sardonyx.lowering.kernels.register_tile import Products, RegisterTile
@@ -162,16 +162,20 @@ CASES = {
 }
 
 
-@TARGETS
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
-def test_windows(case: Case, target: Target) -> None:
-    run(case, target=target)
+def test_windows(case: Case) -> None:
+    run(case)
+
+
+@pytest.mark.parametrize("name", ["1x1", "3x3", "uneven", "strides 1, 4", "14 rows", "groups", "depthwise strided"])
+def test_windows_with_narrow_vectors(name: str) -> None:
+    run(CASES[name], target=AVX2)
 
 
 @TARGETS
 @pytest.mark.parametrize("dtype", ["f8", "f2", ml_dtypes.bfloat16], ids=str)
 def test_dtypes(dtype: object, target: Target) -> None:
-    for name in ("1x1", "3x3 strided", "small image", "depthwise", "many groups"):
+    for name in ("1x1", "3x3 strided", "depthwise"):
         run(CASES[name], dtype, target)
 
 
@@ -263,8 +267,7 @@ def test_the_epilogue_reads_a_residual_and_a_bias(name: str) -> None:
     residual = Block(arg_types=[Tensor.of(np.float32, *case.result).type])
     first = tensor.ExtractOp(bias.args[0], [at[1]], f32)
     second = tensor.ExtractOp(residual.args[0], at, f32)
-    total = arith.AddfOp(arith_sum := value, first.result)
-    assert arith_sum is value
+    total = arith.AddfOp(value, first.result)
     final = arith.AddfOp(total.result, second.result)
     block.add_ops([first, second, total, final, kernel.YieldOp([final.result])])
     x, w = data(case)
@@ -277,7 +280,6 @@ def test_the_epilogue_reads_a_residual_and_a_bias(name: str) -> None:
     )
     y = np.empty(case.result, np.float32)
     built.run([], x, w, b, r, y)
-    check(case, x, w, (y - r - b[:, None, None]).astype(np.float64).astype(np.float32)) if False else None
     np.testing.assert_allclose(y, reference(x, w, case) + b[:, None, None] + r, rtol=1e-4, atol=1e-4)
 
 
