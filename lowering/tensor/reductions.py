@@ -14,11 +14,13 @@ from ...dialects import onnx
 from ...dialects.dims import Dim, as_dim
 from ...dialects.dims.expression import ONE, ZERO
 from ...dialects.onnx import ELEMENT_TYPES
+from ...semantics.chosen_axes import is_chosen, reduced_to_one
 from .arithmetic import safe_quotient
 from .body import Body
 from .casts import convert, converted
 from .element_kinds import F64, I64, Element, element_of
-from .graph import Combine, Computed, Node, Use, pointwise, widened, with_unit_axes
+from .graph import Combine, Computed, Node, Use, View, pointwise, widened, with_unit_axes
+from .index_space import Index, IndexSpace
 from .movement import reshaped
 from .operators import (
     Operands,
@@ -75,41 +77,67 @@ def reduced_axes(o: Operands) -> list[int]:
     return sorted(axis_of(a, rank) for a in axes)
 
 
+def _with_chosen_axes(o: Operands, x: Node) -> tuple[Node, list[int]]:
+    """x for a reduction over axes known at run time: its axes, then as many that are reduced, and these.
+
+    An axis is its first half where it is kept and its second where it is reduced; the other half has size 1.
+    """
+    axes, rank = o.known(1), len(x.dims)
+    assert axes is not None
+    flags = [is_chosen(axes, a, rank) for a in range(rank)]
+    kept = reduced_to_one(x.dims, axes)
+    gone = tuple(ONE + (d - 1) * flag for d, flag in zip(x.dims, flags))
+
+    def halves(space: IndexSpace, index: Index) -> Index:
+        return tuple(a + b for a, b in zip(index[:rank], index[rank:]))
+
+    return View((*kept, *gone), x.element, x, halves), list(range(rank, 2 * rank))
+
+
+def source_of(o: Operands) -> tuple[Node, list[int], bool]:
+    """What a Reduce operator reduces, over which axes, and whether these stay with size 1 in its result."""
+    if (axes := o.known(1)) is not None and not all(a.is_const for a in axes):
+        x, gone = _with_chosen_axes(o, o[0])
+        return x, gone, False
+    axes = reduced_axes(o)
+    return o[0], axes, bool(o.attr("keepdims"))
+
+
 def result_of(o: Operands, value: Node, axes: Sequence[int], keep: bool) -> Node:
     """A reduction's value (its axes gone), with the op's element and dims."""
     kept = with_unit_axes(value, axes) if keep and axes else value
-    return converted(kept, o.element())
+    return converted(reshaped(kept, o.dims()), o.element())
 
 
 def reduction(combine: Combine, before: Callable[[Node], Node] | None, after: Callable[[Node], Node] | None) -> Rule:
     """A Reduce operator: a formula of each element, a combination, a formula of the result."""
 
     def rule(o: Operands) -> list[Node]:
-        axes = reduced_axes(o)
+        source, axes, keep = source_of(o)
         if not axes and not before and not after:
-            return [o[0]]
-        x = widened(o[0])
+            return [source]
+        x = widened(source)
         x = before(x) if before else x
         value = reduced(combine, x, axes) if axes else x
         value = after(value) if after else value
-        return [result_of(o, value, axes, bool(o.attr("keepdims")))]
+        return [result_of(o, value, axes, keep)]
 
     return rule
 
 
 def reduce_mean(o: Operands) -> list[Node]:
     """The sum over the count; of integers, truncated."""
-    axes = reduced_axes(o)
+    source, axes, keep = source_of(o)
     if not axes:
-        return [o[0]]
-    x = widened(o[0])
+        return [source]
+    x = widened(source)
     total, count = reduced(Combine.ADD, x, axes), size_value(count_of(x, axes), x.element)
     if x.element.is_float:
         mean = quotient(total, count)
     else:
         t = x.element
         mean = pointwise(lambda s, a, b: safe_quotient(s, a, b, t), (total, count), total.dims, t, 10)
-    return [result_of(o, mean, axes, bool(o.attr("keepdims")))]
+    return [result_of(o, mean, axes, keep)]
 
 
 def _as_float(x: Node) -> Node:
@@ -119,13 +147,13 @@ def _as_float(x: Node) -> Node:
 
 def reduce_log_sum_exp(o: Operands) -> list[Node]:
     """log(sum(exp(x))) from the greatest element on, so that it does not overflow."""
-    axes = reduced_axes(o)
-    x = _as_float(widened(o[0]))
+    source, axes, keep = source_of(o)
+    x = _as_float(widened(source))
     if not axes:
         return [converted(log(exp(x)), o.element())]
     greatest = finite_or_zero(reduced(Combine.MAX, x, axes))
     total = reduced(Combine.ADD, exp(binary(Scalars.sub, x, with_unit_axes(greatest, axes))), axes)
-    return [result_of(o, binary(Scalars.add, log(total), greatest), axes, bool(o.attr("keepdims")))]
+    return [result_of(o, binary(Scalars.add, log(total), greatest), axes, keep)]
 
 
 def finite_or_zero(x: Node) -> Node:
