@@ -18,8 +18,8 @@ $(VENV)/stamp-base: pyproject.toml
 	$(call install,demo)
 $(VENV)/stamp-test: pyproject.toml
 	$(call install,test)
-$(VENV)/stamp-check: pyproject.toml
-	$(call install,check,test)
+$(VENV)/stamp-check: pyproject.toml $(VENV)/stamp-test
+	$(call install,check)
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*## ' Makefile | sed -E 's/:[^#]*## /\t/' | expand -t 12

@@ -222,6 +222,7 @@ def template(o: Operands) -> list[Node | None]:
     config["results"] = integers([k for k, _ in results])
     config["operand_types"] = ArrayAttr([_element_type(operands[k]) for k in present])
     config["result_types"] = ArrayAttr([_element_type(r) for _, r in results])
+    assert isinstance(op, onnx.OnnxOp)
     name = op.SCHEMA.op_type.lower()
     first = results[0][0]
     with_epilogue = type(op) in WITH_EPILOGUE
