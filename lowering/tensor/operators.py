@@ -70,7 +70,7 @@ class Operands:
         value = self.op.operand_at(index)
         if value is None:
             return None
-        found = known_dims(value)
+        found = () if ZERO in dims_of(value) else known_dims(value)  # nothing to know of an empty one
         if found is None:
             raise NotLowered(f"{onnx.describe(self.op)}: operand {index} is known at run time only")
         return found
