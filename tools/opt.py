@@ -13,6 +13,7 @@ from xdsl.transforms import get_all_passes
 from xdsl.universe import Universe
 from xdsl.utils.exceptions import ArgSpecParseError, DiagnosticException, ParseError
 
+from ..dialects.structured import Linalg
 from ..frontend.importer import import_model
 from ..runtime.errors import InputError
 
@@ -23,9 +24,7 @@ def run_passes(file: Path, passes: str, universe: Universe) -> str:
     Dialects and passes are those of the universe and xDSL's own.  Raises InputError for a file that is not there, text
     that does not parse or verify, and passes that there are not.
     """
-    context = Context()
-    for name, factory in (get_all_dialects() | universe.all_dialects).items():
-        context.register_dialect(name, factory)
+    context = context_of(universe)
     try:
         pipeline = PassPipeline.parse_spec(get_all_passes() | universe.all_passes, passes)
     except (ArgSpecParseError, ValueError) as e:
@@ -37,6 +36,14 @@ def run_passes(file: Path, passes: str, universe: Universe) -> str:
     except DiagnosticException as e:
         raise InputError(str(e)) from e
     return str(module)
+
+
+def context_of(universe: Universe) -> Context:
+    """A context that reads the text of every level: xDSL's dialects, the universe's, and our `linalg.generic`."""
+    context = Context()
+    for name, factory in (get_all_dialects() | universe.all_dialects | {"linalg": lambda: Linalg}).items():
+        context.register_dialect(name, factory)
+    return context
 
 
 def read_module(file: Path, context: Context) -> ModuleOp:

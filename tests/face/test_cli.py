@@ -1,0 +1,168 @@
+"""The command line through click's runner, and as a real process where imports and exit codes matter."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from click.testing import CliRunner, Result
+
+from sardonyx.cli import cli
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+BLOCK = """
+import sys, importlib.abc
+class Block(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path, target=None):
+        if name.split(".")[0] in {names}:
+            raise ImportError("blocked: " + name)
+sys.meta_path.insert(0, Block())
+"""
+
+
+def invoke(*args: object) -> Result:
+    result = CliRunner().invoke(cli, [str(a) for a in args], catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    return result
+
+
+def python(code: str, *args: object) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", code, *map(str, args)], cwd=ROOT, capture_output=True, text=True, check=False, timeout=60
+    )
+
+
+def sardonyx(*args: object) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "sardonyx", *map(str, args)],
+        cwd=ROOT, capture_output=True, text=True, check=False, timeout=60,
+    )  # fmt: skip
+
+
+def test_help_imports_nothing_heavy() -> None:
+    heavy = {"numpy", "onnx", "xdsl", "llvmlite"}
+    code = BLOCK.format(names=heavy) + "sys.argv = ['sardonyx', '--help']\nfrom sardonyx.cli import main; main()"
+    done = python(code)
+    assert done.returncode == 0, done.stderr
+    assert "explain" in done.stdout and "simplify" in done.stdout
+
+
+def test_run(digits: Path, tmp_path: Path) -> None:
+    invoke("run", digits, "--size", "batch=4", "--output", tmp_path / "out.npz")
+    assert np.load(tmp_path / "out.npz")["probabilities"].shape == (4, 10)
+    np.save(tmp_path / "x.npy", np.zeros((2, 1, 8, 8), np.float32))
+    found = json.loads(invoke("run", digits, "--input", f"image=@{tmp_path / 'x.npy'}", "--json").output)
+    assert found["probabilities"].startswith("float32[2, 10]")
+
+
+@pytest.mark.parametrize(
+    ("level", "has"),
+    [
+        ("graph", "onnx.Softmax"),
+        ("kernels", "kernel.call @softmax_1"),
+        ("tensor", "linalg.generic"),
+        ("loops", "scf.for"),
+        ("schedule", "kernel.arena"),
+        ("llvm", "llvm.func"),
+        ("ll", "define"),
+        ("asm", ".text"),
+    ],
+)
+def test_emit(level: str, has: str, digits: Path, tmp_path: Path) -> None:
+    kernel = ("--kernel", "softmax_1") if level in ("tensor", "loops", "llvm", "ll", "asm") else ()
+    assert has in invoke("compile", digits, "--emit", level, *kernel).output
+
+
+def test_compile_and_explain(digits: Path) -> None:
+    assert "hosted: none" in invoke("compile", digits, "--time-passes").output
+    report = json.loads(invoke("explain", digits, "--json").output)
+    assert report["hosted"] == [] and len(report["kernels"]) == len(json.loads(
+        invoke("explain", digits, "--json", "--no-cache").output)["kernels"])  # fmt: skip
+    assert {"kernels", "functions", "refused", "hosted", "guards", "memory"} <= report.keys()
+    assert "conv_relu_0" in invoke("explain", digits).output
+
+
+def test_inspect(digits: Path) -> None:
+    assert "batch: axis 0 of input 'image'" in invoke("inspect", digits, "--dims").output
+    assert json.loads(invoke("inspect", digits, "--json").output)["operators"]["MatMul"] == 6
+
+
+@pytest.mark.parametrize("other", ["graph", "tensor", "unfused", "onnxruntime"])
+def test_compare(other: str, digits: Path) -> None:
+    report = json.loads(invoke("compare", digits, "--with", other, "--json").output)
+    assert report["equal"] and report["outputs"]["probabilities"]["max_abs"] < 1e-5
+
+
+def test_infer(digits: Path, tmp_path: Path) -> None:
+    invoke("infer", digits, "-o", tmp_path / "out.onnx")
+    sizes = [v.type.tensor_type.shape.dim for v in onnx.load(tmp_path / "out.onnx").graph.value_info]
+    assert len(sizes) > 30 and all(d.dim_param or d.HasField("dim_value") for dims in sizes for d in dims)
+
+
+def test_simplify(model: Callable[..., onnx.ModelProto], tmp_path: Path) -> None:
+    text = "g (float[N, 4] x) => (float[N, 4] z) { a = Identity(x) b = Relu(a) c = Relu(x) z = Add(b, c) }"
+    onnx.save(model(text), tmp_path / "in.onnx")
+    report = json.loads(
+        invoke("simplify", tmp_path / "in.onnx", "-o", tmp_path / "out.onnx", "--validate", "--json").output
+    )
+    assert (report["before"], report["after"]) == (4, 2)
+    assert report["rules"] == {"DropIdentity": 1, "MergeEqual": 1}
+    assert report["validation"]["equal"] and list(report["validation"]["sizes"]) == ["1", "2", "3", "7"]
+    assert [n.op_type for n in onnx.load(tmp_path / "out.onnx").graph.node] == ["Relu", "Add"]
+
+
+def test_opt(digits: Path) -> None:
+    passes = "sx-upgrade-opset,sx-infer-shapes,sx-simplify,sx-outline-kernels"
+    assert "kernel.call @softmax_1" in invoke("opt", digits, "-p", passes).output
+
+
+def test_cache(digits: Path) -> None:
+    invoke("compile", digits)
+    assert "programs" in json.loads(invoke("cache", "info", "--json").output)
+    assert json.loads(invoke("cache", "clear", "--json").output)["removed"] > 0
+
+
+def test_exit_codes(model: Callable[..., onnx.ModelProto], digits: Path, tmp_path: Path) -> None:
+    assert sardonyx("nonsense").returncode == 2
+    assert sardonyx("compile", digits, "--emit", "nonsense").returncode == 2
+    missing = sardonyx("run", tmp_path / "none.onnx")
+    assert missing.returncode == 3 and missing.stderr.startswith("error: ") and "No such file" in missing.stderr
+    onnx.save(model("g (float[N] x) => (float[N] z) { z = com.acme.Fancy(x) }", "com.acme"), tmp_path / "u.onnx")
+    unknown = sardonyx("compile", tmp_path / "u.onnx")
+    assert unknown.returncode == 4 and "com.acme::Fancy" in unknown.stderr
+    bug = python("import sys, sardonyx.cli as c; sys.argv = ['sardonyx', 'cache', 'info']\n"
+                 "import sardonyx.runtime.cache as r; r.summary = None; c.main()")  # fmt: skip
+    assert bug.returncode == 70 and "bug: TypeError" in bug.stderr
+
+
+def test_a_failed_comparison_exits_with_1(digits: Path) -> None:
+    result = CliRunner().invoke(cli, ["compare", str(digits), "--rtol", "0", "--atol", "0"])
+    assert result.exit_code == 1 and "DIFFERS" in result.output
+
+
+def test_a_cached_program_needs_no_compiler(digits: Path) -> None:
+    invoke("compile", digits)
+    code = (
+        BLOCK.format(names={"xdsl", "onnx"})
+        + """
+import time
+import numpy as np
+began = time.perf_counter()
+import sardonyx as sx
+program = sx.compile(sys.argv[1])
+program(np.zeros((2, 1, 8, 8), np.float32))
+print(time.perf_counter() - began)
+"""
+    )
+    times: list[float] = []
+    for _ in range(3):  # the best of three: other processes share the machine
+        done = python(code, digits)
+        assert done.returncode == 0, done.stderr
+        times.append(float(done.stdout))
+    assert min(times) < 0.5, times
