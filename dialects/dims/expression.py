@@ -64,7 +64,10 @@ class Call:
 
 
 class Dim:
-    """An integer expression in normal form: equal expressions are the same object.
+    """An integer expression in normal form: equal polynomials over equal atoms are the same object.
+
+    Of atoms that determine each other (min and max of a pair, quotient and remainder of a division) sums keep the
+    shorter choice, one pair at a time; where several play together, the prover (semantics/facts.py) decides equality.
 
     `terms` is ((coefficient, ((atom, power), ...)), ...), in a fixed order, the constant term (with no atoms) last;
     zero has no terms.  `str` gives Python text over `+ - * // %`, `min`, `max`, `broadcast`, read back by `parse_dim`.
@@ -380,10 +383,16 @@ def _rewritten(sums: dict[Monomial, int], monomial: Monomial, factor: tuple[Atom
     if q % k == 0:
         choices.append(_replaced(sums, rest, total, {one: -q // k, other: -q}, q // k))
     if atom.kind in ("mod", "floordiv"):  # a remainder has better bounds than a difference of two
-        best = min(choices, key=lambda s: (len(s), one not in s))
+
+        def rank(terms: dict[Monomial, int]) -> tuple[int, int, int]:
+            return len(terms), int(one not in terms), 0
     else:
-        best = min(choices, key=lambda s: (len(s), -s.get(one, 0), -s.get(other, 0)))
-    return None if best == sums else best
+
+        def rank(terms: dict[Monomial, int]) -> tuple[int, int, int]:
+            return len(terms), -terms.get(one, 0), -terms.get(other, 0)
+
+    best = min(choices, key=rank)
+    return best if rank(best) < rank(sums) else None
 
 
 def _may_shorten(sums: dict[Monomial, int], rest: Monomial, total: Dim, times: int) -> bool:
@@ -414,8 +423,9 @@ def _relation(atom: Call) -> tuple[Monomial, tuple[int, Monomial], Dim] | None:
     """(a, (k, b), total) with `a + k*b == total`, where the atom is in one of the monomials a and b."""
     a, b = atom.args[:2]
     if atom.kind in ("min", "max") and len(atom.args) == 2:
-        low, high = _call("min", atom.args), _call("max", atom.args)
-        return high.terms[0][1], low.terms[0], _add(a, b)
+        low, high = _extremum("min", atom.args), _extremum("max", atom.args)
+        if all(d.atom is not None and d.atom.args == atom.args for d in (low, high)):
+            return high.terms[0][1], low.terms[0], _add(a, b)
     if atom.kind in ("mod", "floordiv") and len(b.terms) == 1 and b.terms[0][0] > 0:
         rest, quotient = _mod(a, b), _floordiv(a, b)
         if rest.atom is not None and quotient.atom is not None:
@@ -493,13 +503,22 @@ def _split(a: Dim, b: Dim) -> tuple[Dim, Dim]:
     return Dim.of_terms(quotient), Dim.of_terms(rest)
 
 
+def _is_better_negated(divisor: Dim) -> bool:
+    """Whether a divisor's negative is written in its place, with the numerator's: its leading coefficient is negative.
+
+    Several terms with calls among them stay: their negative may have other atoms.
+    """
+    plain = len(divisor.terms) == 1 or all(a.args is None for _, m in divisor.terms for a, _ in m)
+    return plain and divisor.terms[0][0] < 0
+
+
 @lru_cache(maxsize=1 << 14)
 def _floordiv(a: Dim, b: Dim) -> Dim:
     if b is ONE or a is ZERO:
         return a
     if b is ZERO:
         raise ZeroDivisionError(f"({a}) // 0")
-    if b.terms[0][0] < 0:
+    if _is_better_negated(b):
         a, b = _negate(a), _negate(b)
         if b is ONE:
             return a
@@ -550,7 +569,7 @@ def _cancel_quotient(a: Dim, b: Dim) -> tuple[Dim, Dim]:
     if common is ONE:
         return a, b
     a, b = _exactly(a, common), _exactly(b, common)
-    if b.terms[0][0] < 0:
+    if _is_better_negated(b):
         a, b = _negate(a), _negate(b)
     return a, b
 
@@ -587,7 +606,7 @@ def _nested_floordiv(a: Dim, b: Dim) -> Dim | None:
 def _mod(a: Dim, b: Dim) -> Dim:
     if b is ZERO:
         raise ZeroDivisionError(f"({a}) % 0")
-    if b.terms[0][0] < 0:
+    if _is_better_negated(b):
         return _negate(_mod(_negate(a), _negate(b)))
     a = _strip_inner_mods(a, b)
     _, a = _split(a, b)
