@@ -20,6 +20,7 @@ from ..dialects import dims, onnx
 from ..dialects.dims import Dim, ShapeAttr, dims_of
 from ..semantics.facts import Facts
 from ..semantics.kinds import TRANSCENDENTAL, Kind, is_view, kind_of, reduced_axes
+from .found_sizes import bound_by_execution, most_of
 
 MAX_OPS = 96
 MAX_INPUTS = 32
@@ -158,6 +159,8 @@ class Grouping:
         kind = kind_of(op)
         if kind in (Kind.CONTROL, Kind.OTHER) or isinstance(op, dims.TensorOp):
             return False
+        if most_of(op) is None:
+            return False  # it would need room for results of a size that nothing bounds
         return self.native(op) is None
 
     def producers(self, op: Operation) -> list[Operation]:
@@ -461,10 +464,7 @@ def inputs_of(ops: Iterable[Operation]) -> list[SSAValue]:
 
 def bound_symbols(op: Operation) -> list[str]:
     """The symbols that an op gives a value to at run time."""
-    if isinstance(op, dims.BindOp):
-        return [s.data for s in op.symbols]
-    binds = op.attributes.get("dims.binds")
-    return [s.data for s in binds] if binds is not None else []  # pyright: ignore
+    return [s.data for s in op.symbols] if isinstance(op, dims.BindOp) else bound_by_execution(op)
 
 
 def symbols_of(op: Operation) -> set[str]:

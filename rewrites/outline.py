@@ -14,7 +14,17 @@ from io import StringIO
 from typing import ClassVar
 
 from xdsl.context import Context
-from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, FunctionType, IndexType, ModuleOp, StringAttr, TensorType
+from xdsl.dialects.builtin import (
+    ArrayAttr,
+    DictionaryAttr,
+    FunctionType,
+    IndexType,
+    IntegerAttr,
+    ModuleOp,
+    StringAttr,
+    TensorType,
+    i64,
+)
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from xdsl.passes import ModulePass
@@ -26,6 +36,7 @@ from ..semantics.facts import Facts
 from ..semantics.kinds import Kind, is_view, kind_of
 from ..semantics.known import constant_value
 from .driver import ORIGIN, PATTERN, origins_of, set_origins
+from .found_sizes import FOUND, bound_by_execution, most_of
 from .group import INDEX_MAPS, TAKEN, Decision, Group, Grouping, inputs_of, symbols_of
 
 KEPT_IN_KERNEL = 64
@@ -181,7 +192,8 @@ class Outliner:
         ]
         symbols = ordered_symbols([v.type for v in inputs], [*constants.values(), *ops])
         rename = {s: Dim.symbol(f"d{i}") for i, s in enumerate(symbols)}
-        function = build_function(ops, inputs, constants, results, rename)
+        most = {s: d for op in ops for s, d in (most_of(op) or {}).items()}
+        function = build_function(ops, inputs, constants, results, rename, most)
         key = key_of(function)
         patterns = {p.data for op in ops if isinstance(p := op.attributes.get(PATTERN), StringAttr)}
         if key in self.functions:
@@ -201,6 +213,9 @@ class Outliner:
         if patterns:
             self.functions[key].attributes[PATTERNS] = ArrayAttr(map(StringAttr, sorted(patterns)))
         call = kernel.CallOp(name, [Dim.symbol(s) for s in symbols], inputs, [r.type for r in results])
+        if most:
+            call.attributes["dims.binds"] = ArrayAttr([StringAttr(s) for s in most])
+            call.attributes["dims.upper"] = ShapeAttr(tuple(most.values()))
         set_origins(call, {i for op in ops for i in origins_of(op)})
         block = ops[-1].parent
         assert block is not None
@@ -330,13 +345,18 @@ def build_function(
     constants: dict[SSAValue, Operation],
     results: list[SSAValue],
     rename: dict[str, Dim],
+    most: dict[str, Dim],
 ) -> FuncOp:
-    """The kernel: its dims, then its inputs, as arguments; clones of the ops in its own symbols as the body."""
+    """The kernel: its dims, then its inputs, as arguments; clones of the ops in its own symbols as the body.
+
+    Results whose size the kernel finds have, inside, the most that it can be.
+    """
     arg_types = [*[IndexType()] * len(rename), *(renamed_type(v.type, rename) for v in inputs)]
     block = Block(arg_types=arg_types)
     mapper: dict[SSAValue, SSAValue] = dict(zip(inputs, block.args[len(rename) :], strict=True))
     for at, argument in enumerate(block.args[: len(rename)]):
         argument.name_hint = f"d{at}"
+    rename = rename | {symbol: size.subs(rename) for symbol, size in most.items()}
     for op in [*constants.values(), *ops]:
         types = [renamed_type(r.type, rename) for r in op.results]
         if isinstance(op, onnx.InitializerOp):
@@ -346,9 +366,11 @@ def build_function(
                 operands=[mapper[o] for o in op.operands],
                 result_types=types,
                 properties={name: renamed_property(p, rename) for name, p in op.properties.items()},
-                attributes={k: v for k, v in op.attributes.items() if k in (ORIGIN, PATTERN)},
+                attributes={k: v for k, v in op.attributes.items() if k in (ORIGIN, PATTERN, FOUND)},
                 regions=[r.clone() for r in op.regions],
             )
+        if (found := len(bound_by_execution(op))) > 0:
+            clone.attributes[FOUND] = IntegerAttr(found, i64)
         for old, new in zip(op.results, clone.results, strict=True):
             new.name_hint = old.name_hint
             mapper[old] = new
@@ -398,4 +420,4 @@ def single_op_kernels(function: FuncOp) -> Iterator[tuple[Operation, FuncOp]]:
             continue
         constants = {v: c for v in op.operands if (c := small_constant(v)) is not None}
         inputs = [v for v in dict.fromkeys(op.operands) if v not in constants]
-        yield op, build_function([op], inputs, constants, list(op.results), rename)
+        yield op, build_function([op], inputs, constants, list(op.results), rename, {})

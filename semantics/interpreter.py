@@ -14,7 +14,7 @@ from typing import cast
 
 import numpy as np
 from xdsl.dialects import func
-from xdsl.dialects.builtin import DictionaryAttr, IndexType, ModuleOp, StringAttr, TensorType, UnitAttr
+from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, IndexType, ModuleOp, StringAttr, TensorType, UnitAttr
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
 from ..dialects import dims, kernel, onnx
@@ -362,6 +362,8 @@ class Interpreter:
         if "kernel.arg_dims" in function.attributes:  # at the tensor level, whose elements have no sign
             inputs = [_without_sign(cast("Array", frame.get(v))) for v in op.inputs]
             found = evaluate_tensors(function, sizes, inputs)
+            if isinstance(binds := op.attributes.get("dims.binds"), ArrayAttr):
+                found = _of_found_sizes(op, found, binds, frame)
             return [a.view(_dtype_of(r)) for a, r in zip(found, op.outputs, strict=True)]
         inner = Frame(symbols={f"d{i}": n for i, n in enumerate(sizes)})
         operands: list[Value] = [np.array(n, np.int64) for n in sizes]
@@ -427,6 +429,19 @@ def holds(condition: str, frame: Frame) -> bool:
 
 def _without_sign(array: Array) -> Array:
     return array.view(array.dtype.name.removeprefix("u")) if array.dtype.kind == "u" else array
+
+
+def _of_found_sizes(op: kernel.CallOp, found: Sequence[Array], binds: ArrayAttr, frame: Frame) -> list[Array]:
+    """Binds the sizes that a kernel found, its last result, and cuts the others, which have room for the most."""
+    *results, sizes = found
+    for symbol, size in zip(binds, sizes.reshape(-1), strict=True):
+        assert isinstance(symbol, StringAttr)
+        frame.symbols[symbol.data] = int(size)
+    cut: list[Array] = []
+    for result, array in zip(op.outputs, results, strict=True):
+        shape = [frame.need(dim) for dim in dims.dims_of(result)]
+        cut.append(array.reshape(-1)[: int(np.prod(shape, dtype=np.int64))].reshape(shape))
+    return cut
 
 
 def _dtype_of(value: SSAValue) -> np.dtype[np.generic]:

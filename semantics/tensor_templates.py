@@ -104,5 +104,30 @@ def _by_reference(
             array.view(numpy_dtype(kind)) if array.ndim else array.reshape(1).view(numpy_dtype(kind))[0:1].reshape(())
         )
     attributes = {key: plain(value) for key, value in config.items() if key not in _OWN}
+    if (found_size := SIZE_FOUND.get(name)) is not None:
+        *wanted, _ = wanted  # the last result is the size that is found
+        found = REFERENCE[_BY_NAME[name]](operands, attributes, max(wanted) + 1)
+        size = np.array([found_size(np.asarray(found[0]), attributes.get("axis"))], np.int64)
+        made = [*(np.asarray(found[k]) for k in wanted), size]
+        return [_with_room(a, t, o) for a, t, o in zip(made, types, outputs, strict=True)]
     found = REFERENCE[_BY_NAME[name]](operands, attributes, max(wanted) + 1)
     return [np.asarray(found[k]).view(t).reshape(o.shape) for k, t, o in zip(wanted, types, outputs, strict=True)]
+
+
+def _picked(y: Array, axis: int | None) -> int:
+    return y.size if axis is None else y.shape[axis]
+
+
+SIZE_FOUND: dict[str, Callable[[Array, int | None], int]] = {
+    "compress": _picked,
+    "nonzero": lambda y, axis: y.shape[1],
+    "unique": _picked,
+}
+"""The size that a template finds, from its first result and its axis."""
+
+
+def _with_room(found: Array, type_: np.dtype[Any], output: Array) -> Array:
+    """The elements found, contiguous, at the beginning of the room that there is for the most of them."""
+    room = np.zeros(output.size, type_)
+    room[: found.size] = found.reshape(-1).view(type_)
+    return room.reshape(output.shape)

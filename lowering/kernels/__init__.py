@@ -12,6 +12,7 @@ from . import (
     conv_transpose,
     determinant,
     einsum,
+    found_sizes,
     integer_conv,
     integer_product,
     matmul,
@@ -24,6 +25,7 @@ from . import (
 
 TEMPLATES: dict[str, Callable[[TemplateContext, kernel.TemplateOp], None]] = {
     "attention": attention.build,
+    "compress": found_sizes.compress,
     "conv": conv.build,
     "conv_transpose": conv_transpose.build,
     "convinteger": integer_conv.conv_integer,
@@ -35,6 +37,7 @@ TEMPLATES: dict[str, Callable[[TemplateContext, kernel.TemplateOp], None]] = {
     "lstm": recurrent.lstm,
     "matmul": matmul.build,
     "matmulinteger": integer_product.matmul_integer,
+    "nonzero": found_sizes.nonzero,
     "qlinearconv": integer_conv.qlinear_conv,
     "qlinearmatmul": integer_product.qlinear_matmul,
     "rnn": recurrent.rnn,

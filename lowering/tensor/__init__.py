@@ -28,13 +28,14 @@ from .learning import LEARNING
 from .losses import LOSSES
 from .movement import MOVEMENT
 from .operators import Operands, Rule
+from .optimizers import OPTIMIZERS
 from .plan import Plan
 from .products import PRODUCTS
 from .reductions import REDUCTIONS
 from .resize import RESIZE
 from .rotary import ROTARY
 from .sources import SOURCES
-from .templates import TEMPLATES
+from .templates import FOUND, TEMPLATES
 from .windows import WINDOWS
 
 RULES: dict[type[onnx.OnnxOp | onnx.CustomOp], Rule] = {
@@ -47,6 +48,7 @@ RULES: dict[type[onnx.OnnxOp | onnx.CustomOp], Rule] = {
     **LEARNING,
     **LOSSES,
     **MOVEMENT,
+    **OPTIMIZERS,
     **PRODUCTS,
     **REDUCTIONS,
     **RESIZE,
@@ -91,9 +93,10 @@ class Reader:
                 self._marked.add(leaf)
             self.arguments.append(leaf)
         self.results: list[Node] = []
+        self._found: list[Node] = []
         for op in kernel.body.block.ops:
             if isinstance(op, func.ReturnOp):
-                self.results = [self.node(v) for v in op.operands]
+                self.results = [*(self.node(v) for v in op.operands), *self._found]
             else:
                 self._read(op)
 
@@ -108,6 +111,10 @@ class Reader:
         elif isinstance(op, onnx.OnnxOp | onnx.CustomOp) and (rule := RULES.get(type(op))) is not None:
             nodes = rule(Operands(op, self.node))
             self._mark([n for n in nodes if n is not None], onnx.origin_of(op))
+            if FOUND in op.attributes:
+                *nodes, found = nodes
+                assert found is not None
+                self._found.append(found)
             for at, node in enumerate(nodes):
                 if node is not None and (result := op.result_at(at)) is not None:
                     self._nodes[result] = node

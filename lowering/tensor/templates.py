@@ -19,7 +19,7 @@ from ...dialects import onnx
 from ...dialects.dims import Dim, ShapeAttr, as_dim
 from ...dialects.dims.expression import ONE, ZERO, dim_max
 from .casts import convert
-from .element_kinds import F64, Element, element_of
+from .element_kinds import F64, I64, Element, element_of
 from .graph import Dims, Node, Template, TemplateResult, View, pointwise
 from .index_space import IndexSpace
 from .movement import reshaped
@@ -208,6 +208,9 @@ def _transposed_pads(
 
 # All others
 
+FOUND = "kernel.found"
+"""On an op that finds the size of its results: how many sizes. Its last node, behind the operator's own, has them."""
+
 
 def template(o: Operands) -> list[Node | None]:
     """The operator as a template of its own name, with its attributes."""
@@ -233,6 +236,13 @@ def template(o: Operands) -> list[Node | None]:
         value = TemplateResult(o.dims(k), element_of(result.type.element_type), node)
         node.results.append(value)
         nodes[k] = value
+    if isinstance(count := op.attributes.get(FOUND), IntegerAttr):
+        # one more result, behind all that the operator can have: the sizes that it finds
+        last = len(op.SCHEMA.outputs)
+        config["results"] = integers([*(k for k, _ in results), last])
+        config["result_types"] = ArrayAttr([*(_element_type(r) for _, r in results), i64])
+        node.results.append(TemplateResult((as_dim(count.value.data),), I64, node))
+        nodes += [*[None] * (last - len(nodes)), node.results[-1]]
     return nodes
 
 
