@@ -265,6 +265,13 @@ class Body:
         rest = s.select(negative, s.add(rest, b, I64), rest)
         return s.int_binary(arith.DivSIOp, s.sub(a, rest, I64), b) if quotient else rest
 
+    def wrapped(self, value: SSAValue, size: Dim) -> SSAValue:
+        """An index value of any sign modulo a size, from 0 on."""
+        s = self.scalars
+        rest = s.int_binary(arith.RemSIOp, value, self.index(size))
+        negative = s.compare("lt", rest, s.constant(0, INDEX), I64)
+        return s.select(negative, s.add(rest, self.index(size), I64), rest)
+
     def variable(self, value: SSAValue, bound: Dim) -> Dim:
         """An index value of the body, in [0, bound), as a variable of index expressions."""
         name = f"s{len(self._computed)}"

@@ -131,9 +131,42 @@ def one_hot(o: Operands) -> list[Node]:
     return [Computed(dims, values.element, ((indices, Use.MANY), (values, Use.MANY)), formula, cost=4)]
 
 
+def tensor_scatter(o: Operands) -> list[Node]:
+    """A cache with `update` written from each sample's index on: read from where an element was written last."""
+    past, update, first = o[0], o[1], o.get(2)
+    axis, circular = axis_of(o.attr("axis"), len(past.dims)), o.attr("mode") == "circular"
+    extent, count = past.dims[axis], update.dims[axis]
+
+    def formula(body: Body, index: Index) -> SSAValue:
+        s = body.scalars
+        start = s.constant(0, INDEX)
+        if first is not None:
+            start = body.index_of(body.read(first, index[:1]), first.element)
+        if not circular:
+            zero, last = s.constant(0, INDEX), body.index(extent - count)
+            valid = s.both(s.compare("ge", start, zero, I64), s.compare("le", start, last, I64))
+            s.check(valid, "index", f"{o.op.name}: the update does not fit", [start, body.index(extent)])
+        distance = s.sub(body.index(index[axis]), start, I64)
+        if circular:
+            distance = body.wrapped(distance, extent)
+        written = s.compare("lt", distance, body.index(count), U64)
+        place = body.variable(distance, count)
+        return body.branch(
+            written,
+            lambda: body.read(update, (*index[:axis], place, *index[axis + 1 :])),
+            lambda: body.read(past, index),
+        )
+
+    sources = [(past, Use.ALIGNED), (update, Use.ONCE)]
+    if first is not None:
+        sources.append((first, Use.MANY))
+    return [Computed(o.dims(), past.element, tuple(sources), formula, cost=5)]
+
+
 GATHERS: dict[type[onnx.OnnxOp], Rule] = {
     onnx.GatherElementsOp: gather_elements,
     onnx.GatherNDOp: gather_nd,
     onnx.GatherOp: gather,
     onnx.OneHotOp: one_hot,
+    onnx.TensorScatterOp: tensor_scatter,
 }

@@ -20,9 +20,12 @@ from .element_kinds import BOOL, F64, I64, Element
 from .gathers import checked_index
 from .graph import Combine, Computed, Dims, Node, Use, View, pointwise
 from .index_space import Index
+from .index_space import product as product_of
+from .movement import reshaped
 from .operators import Operands, Rule, quotient, reduced, size_value
 from .resize import tap_weight, to_result
 from .scalars import Scalars
+from .templates import channel_bias, matrix_product
 
 
 @dataclass(frozen=True)
@@ -198,6 +201,75 @@ def _weighted(o: Operands, x: Node, taps: Sequence[Sequence[Tap]]) -> Node:
     return to_result(Computed(o.dims(), t, tuple(sources), formula, cost=30), o.element())
 
 
+# DeformConv
+
+
+def deform_conv(o: Operands) -> list[Node]:
+    """A convolution at places shifted by `offset` and weighted by `mask`: the sampled columns, then a product."""
+    x, w, offset, bias, mask = o[0], o[1], o[2], o.get(3), o.get(4)
+    rank, t = len(x.dims) - 2, x.element.compute
+    kernel = w.dims[2:]
+    if not all(k.is_const for k in kernel):
+        raise o.refuse("a kernel of unknown size")
+    groups, offset_groups = as_dim(o.attr("group")), as_dim(o.attr("offset_group"))
+    dims, channels = o.dims(), x.dims[1]
+    output = dims[2:]
+    shifts = reshaped(converted(offset, t), (x.dims[0], offset_groups, *kernel, as_dim(rank), *output))
+    taps = [_shifted_taps(o, x, shifts, axis, t) for axis in range(rank)]
+    image = reshaped(converted(x, t), (x.dims[0], offset_groups, channels // offset_groups, *x.dims[2:]))
+    scale = None
+    if mask is not None:
+        scale = reshaped(converted(mask, t), (x.dims[0], offset_groups, *kernel, *output))
+
+    def sampled(body: Body, index: Index) -> SSAValue:
+        """[n, offset group, channel, kernel..., output...]"""
+        s, at = body.scalars, (*index[:2], *index[3:])
+        total: SSAValue | None = None
+        for corner in product(*taps):
+            places = [
+                body.variable(body.index_of(body.read(tap.index, at), I64), size)
+                for tap, size in zip(corner, x.dims[2:])
+            ]
+            term = body.read(image, (*index[:3], *places))
+            for tap in corner:
+                term = s.mul(term, body.read(tap.weight, at), t)
+            total = term if total is None else s.add(total, term, t)
+        assert total is not None
+        return total if scale is None else s.mul(total, body.read(scale, at), t)
+
+    tables = [n for axis in taps for tap in axis for n in (tap.index, tap.weight)]
+    sources = [(image, Use.MANY), *((n, Use.MANY) for n in tables), *([] if scale is None else [(scale, Use.MANY)])]
+    shape = (x.dims[0], offset_groups, channels // offset_groups, *kernel, *output)
+    columns = Computed(shape, t, tuple(sources), sampled, cost=40)
+    depth = channels // groups * product_of(kernel)
+    right = reshaped(columns, (x.dims[0], groups, depth, product_of(output)))
+    left = reshaped(converted(w, t), (groups, w.dims[0] // groups, depth))
+    wide = (x.dims[0], groups, w.dims[0] // groups, product_of(output))
+    total = reshaped(matrix_product(left, right, 0, 0, wide, t), dims)
+    if (each := channel_bias(bias, rank + 2)) is None:
+        return [converted(total, o.element())]
+    return [pointwise(lambda s, v, c: s.add(v, convert(s, c, each.element, t), t), (total, each), dims, o.element())]
+
+
+def _shifted_taps(o: Operands, x: Node, shifts: Node, axis: int, t: Element) -> list[Tap]:
+    """The two neighbours of each place [n, offset group, kernel..., output...] along one axis."""
+    rank = len(x.dims) - 2
+    strides, dilations = o.attr("strides") or [1] * rank, o.attr("dilations") or [1] * rank
+    pads = o.attr("pads") or [0] * (2 * rank)
+    dims = (*shifts.dims[: 2 + rank], *shifts.dims[3 + rank :])
+
+    def place(body: Body, index: Index) -> SSAValue:
+        s = body.scalars
+        tap, window = index[2 + axis], index[2 + rank + axis]
+        start = window * strides[axis] + tap * dilations[axis] - pads[axis]
+        whole = convert(s, s.convert("index_cast", body.index(start), I64), I64, t)
+        return s.add(whole, body.read(shifts, (*index[: 2 + rank], as_dim(axis), *index[2 + rank :])), t)
+
+    places = Computed(dims, t, ((shifts, Use.ONCE),), place, cost=6)
+    extent = x.dims[2 + axis]
+    return _taps(places, extent, size_value(extent, t), "linear", False, "zeros", t)
+
+
 # AffineGrid
 
 
@@ -331,6 +403,7 @@ def _corner(places: Node, last: Node, high: bool, t: Element) -> Tap:
 
 IMAGES: dict[type[onnx.OnnxOp], Rule] = {
     onnx.AffineGridOp: affine_grid,
+    onnx.DeformConvOp: deform_conv,
     onnx.GridSampleOp: grid_sample,
     onnx.RoiAlignOp: roi_align,
 }

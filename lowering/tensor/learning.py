@@ -161,6 +161,45 @@ def one_hot_encoder(o: Operands) -> list[Node]:
     return [Computed(o.dims(), F32, ((x, Use.MANY), (known, Use.MANY)), formula, cost=4)]
 
 
+def label_encoder(o: Operands) -> list[Node]:
+    """Each element's value by key, the last of equal keys; any NaN is the same key."""
+    x = o[0]
+    t, to = x.element, o.element()
+    keys, values = _listed(o, "keys"), _listed(o, "values")
+    if len(keys) > LARGEST_TABLE // 4:
+        raise o.refuse(f"a table of {len(keys)} keys")
+    default = o.attr("default_tensor")
+    if default is not None:
+        otherwise = np.asarray(default).reshape(-1)[0].item()
+    elif o.attr("values_tensor") is not None:
+        otherwise = -0.0 if to.is_float else -1
+    else:
+        otherwise = o.attr("default_float" if to.is_float else "default_int64")
+
+    def function(s: Scalars, v: SSAValue) -> SSAValue:
+        found = s.constant(otherwise, to.compute)
+        for key, value in zip(keys, values):
+            same = s.is_nan(v, t.compute) if key != key else s.compare("eq", v, s.constant(key, t.compute), t.compute)
+            found = s.select(same, s.constant(value, to.compute), found)
+        return found
+
+    return [pointwise(function, (x,), o.dims(), to, len(keys))]
+
+
+def _listed(o: Operands, which: str) -> list[float]:
+    """The numbers of `keys_*` or `values_*`."""
+    tensor = o.attr(f"{which}_tensor")
+    if tensor is not None:
+        array = np.asarray(tensor).reshape(-1)
+        if array.dtype.kind not in "iufb":
+            raise o.refuse("strings")
+        return array.tolist()
+    found = o.attr(f"{which}_int64s") or o.attr(f"{which}_floats")
+    if not found:
+        raise o.refuse("strings")
+    return list(found)
+
+
 # Linear models
 
 
@@ -263,6 +302,7 @@ LEARNING: dict[type[onnx.OnnxOp], Rule] = {
     onnx.MlBinarizerOp: binarizer,
     onnx.MlFeatureVectorizerOp: feature_vectorizer,
     onnx.MlImputerOp: imputer,
+    onnx.MlLabelEncoderOp: label_encoder,
     onnx.MlLinearClassifierOp: linear_classifier,
     onnx.MlLinearRegressorOp: linear_regressor,
     onnx.MlNormalizerOp: normalizer,

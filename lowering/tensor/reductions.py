@@ -345,16 +345,33 @@ def group_normalization(o: Operands) -> list[Node]:
 
 
 def batch_normalization(o: Operands) -> list[Node]:
-    """(x - mean) / sqrt(variance + epsilon) * scale + bias with given statistics."""
-    if o.attr("training_mode"):
-        raise o.refuse("training mode")
+    """(x - mean) / sqrt(variance + epsilon) * scale + bias, with given statistics or, in training, the batch's."""
     x = widened(o[0])
     t = x.element
     rank = len(x.dims)
     scale, bias, mean, variance = (per_channel(converted(o[k], t), rank) for k in range(1, 5))
+    running: list[Node] = []
+    if o.attr("training_mode"):
+        axes = [a for a in range(rank) if a != 1]
+        _, *batch = centered(x, axes)
+        pairs = zip((1, 2), (mean, variance), batch)
+        running = [_running(o, k, old, new) for k, old, new in pairs if o.has_result(k)]
+        mean, variance = batch
     inverse = inverse_deviation(variance, o.attr("epsilon"))
     factor = binary(Scalars.mul, scale, inverse)
-    return [affine(binary(Scalars.sub, x, mean), factor, bias, o.element())]
+    return [affine(binary(Scalars.sub, x, mean), factor, bias, o.element()), *running]
+
+
+def _running(o: Operands, result: int, old: Node, new: Node) -> Node:
+    """The running statistic with that of the batch in it, by channel."""
+    share, t = o.attr("momentum"), old.element
+
+    def function(s: Scalars, a: SSAValue, b: SSAValue) -> SSAValue:
+        return s.add(s.mul(a, s.constant(share, t), t), s.mul(b, s.constant(1 - share, t), t), t)
+
+    channels = o[3].dims
+    kept = pointwise(function, (reshaped(old, channels), reshaped(new, channels)), channels, t, 3)
+    return converted(kept, o.element(result))
 
 
 def mean_variance_normalization(o: Operands) -> list[Node]:

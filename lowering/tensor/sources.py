@@ -95,8 +95,8 @@ def cosine_window(*coefficients: float) -> Rule:
 def bit_cast(o: Operands) -> list[Node]:
     """The same bits as another type of the same width."""
     x, to = o[0], o.element()
-    if x.element.kind == "b" or to.kind == "b":
-        raise o.refuse("bits of a bool")
+    if "b" in (x.element.kind, to.kind):
+        return [converted(x, to)]  # a byte of 0 or 1
 
     def formula(body: Body, index: Index) -> SSAValue:
         value = body.read(x, index)

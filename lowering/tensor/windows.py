@@ -13,12 +13,13 @@ from ...dialects.dims.expression import ONE, ZERO, dim_max, dim_min
 from .body import Body
 from .casts import converted
 from .element_kinds import I64, Element
+from .elementary import sigmoid
 from .graph import Combine, Computed, Dims, Node, Use, pointwise, widened
 from .index_space import Index
-from .movement import reshaped
-from .operators import Operands, Rule, quotient, reduced
+from .movement import concatenated, padded, reshaped, sliced
+from .operators import Operands, Rule, quotient, reduced, scalar_literal
 from .reductions import absolute, mapped, square, square_root
-from .scalars import Scalars
+from .scalars import INDEX, Scalars
 from .templates import resolved_pads
 
 
@@ -260,6 +261,74 @@ def lp_pool(o: Operands) -> list[Node]:
     return [converted(value, o.element())]
 
 
+def causal_conv_with_state(o: Operands) -> list[Node]:
+    """A depthwise convolution over the state and x, and the last positions seen as the new state."""
+    x, w, bias, state = o[0], o[1], o.get(2), o.get(3)
+    taps, t = w.dims[2], x.element.compute
+    if not taps.is_const or o.attr("activation") not in ("none", "silu", "swish"):
+        raise o.refuse("a kernel of unknown size, or another activation")
+    depth = taps.value
+    length = x.dims[2] + (depth - 1)
+    seen_dims = (*x.dims[:2], length)
+    if state is None:
+        none = scalar_literal(0.0, t)
+        seen = padded(widened(x), seen_dims, [ZERO, ZERO, as_dim(depth - 1)], none)
+    else:
+        seen = widened(concatenated([state, x], 2, seen_dims))
+    weights = widened(w)
+
+    def formula(body: Body, index: Index) -> SSAValue:
+        s = body.scalars
+        total = s.constant(0.0, t)
+        for k in range(depth):
+            value = body.read(seen, (*index[:2], index[2] + k))
+            total = s.fma(value, body.read(weights, (index[1], ZERO, as_dim(k))), total)
+        if bias is not None:
+            total = s.add(total, body.wide(bias, index[1:2]), t)
+        return total if o.attr("activation") == "none" else s.mul(total, sigmoid(s, total, t), t)
+
+    sources = [(seen, Use.MANY), (weights, Use.MANY), *([] if bias is None else [(bias, Use.MANY)])]
+    results = [converted(Computed(x.dims, t, tuple(sources), formula, cost=3 * depth), o.element())]
+    if o.has_result(1):
+        last = sliced(seen, o.dims(1), [ZERO, ZERO, length - (depth - 1)], [1, 1, 1])
+        results.append(converted(last, o.element(1)))
+    return results
+
+
+def col2im(o: Operands) -> list[Node]:
+    """Blocks [N, C * block, L] added up where they lie in an image: for each element, what lies on it."""
+    x, image, sizes = widened(o[0]), o.known(1), o.known(2)
+    assert image is not None and sizes is not None
+    rank, t = len(image), x.element
+    strides, dilations = o.attr("strides") or [1] * rank, o.attr("dilations") or [1] * rank
+    pads = o.attr("pads") or [0] * (2 * rank)
+    counts = tuple(
+        (image[k] + pads[k] + pads[rank + k] - (sizes[k] - 1) * dilations[k] - 1) // strides[k] + 1 for k in range(rank)
+    )
+    dims = o.dims()
+    columns = reshaped(x, (*dims[:2], *sizes, *counts))
+
+    def formula(body: Body, index: Index) -> SSAValue:
+        s = body.scalars
+        place, element = (*index[2 : 1 + rank], index[-1]), index[1 + rank : -1]
+        conditions: list[SSAValue] = []
+        numbers: list[Dim] = []
+        for k in range(rank):
+            distance = place[k] + pads[k] - element[k] * dilations[k]
+            step = as_dim(strides[k])
+            conditions.extend(body.inside(distance, counts[k] * step))
+            number, rest = body.space.divide(distance, step)
+            numbers.append(number)
+            if rest is not ZERO:
+                conditions.append(s.compare("eq", body.index(rest), s.constant(0, INDEX), I64))
+        return body.guarded(
+            conditions, lambda: body.read(columns, (*index[:2], *element, *numbers)), lambda: s.constant(0, t)
+        )
+
+    terms = Computed((*dims[:-1], *sizes, dims[-1]), t, ((columns, Use.ONCE),), formula, cost=6)
+    return [converted(reduced(Combine.ADD, terms, list(range(1 + rank, 1 + 2 * rank))), o.element())]
+
+
 def local_response_normalization(o: Operands) -> list[Node]:
     """x / (bias + alpha / size * sum of squares over `size` neighbouring channels) ** beta"""
     x, size = widened(o[0]), o.attr("size")
@@ -287,6 +356,8 @@ def local_response_normalization(o: Operands) -> list[Node]:
 
 WINDOWS: dict[type[onnx.OnnxOp], Rule] = {
     onnx.AveragePoolOp: average_pool,
+    onnx.CausalConvWithStateOp: causal_conv_with_state,
+    onnx.Col2ImOp: col2im,
     onnx.LRNOp: local_response_normalization,
     onnx.LpPoolOp: lp_pool,
     onnx.MaxPoolOp: max_pool,

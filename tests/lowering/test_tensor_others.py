@@ -55,7 +55,111 @@ def test_roi_align(mode: str, coordinates: str) -> None:
     kernel.run(y, tolerance=1e-5)
 
 
-# Losses
+@pytest.mark.parametrize("groups", [(1, 1), (2, 1), (1, 2)])
+@pytest.mark.parametrize("masked", [False, True])
+def test_deformable_convolution(groups: tuple[int, int], masked: bool) -> None:
+    kernel = Kernel(d0=2)
+    group, offset_group = groups
+    x, w = kernel.input(random((2, 4, 6, 5)), "d0, 4, 6, 5"), kernel.input(random((6, 4 // group, 3, 2)))
+    offset = kernel.input(random((2, offset_group * 12, 3, 5)), f"d0, {offset_group * 12}, 3, 5")
+    mask = kernel.input(random((2, offset_group * 6, 3, 5)), f"d0, {offset_group * 6}, 3, 5") if masked else None
+    names: dict[str, Any] = {"group": group, "offset_group": offset_group, "pads": [1, 0, 1, 1], "strides": [2, 1]}
+    bias = kernel.input(random((6,)))
+    y = kernel.op(onnx.DeformConvOp, x, w, offset, bias, mask, dims="d0, 6, 3, 5", **names)
+    kernel.run(y, tolerance=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("image", "block", "names"),
+    [
+        ((5, 5), (2, 2), {"strides": [2, 1]}),
+        ((5, 4), (2, 3), {"pads": [0, 1, 1, 1]}),
+        ((6,), (2,), {"dilations": [3], "strides": [2]}),
+        ((4, 3, 5), (1, 2, 2), {}),
+    ],
+)
+def test_columns_to_image(image: tuple[int, ...], block: tuple[int, ...], names: dict[str, Any]) -> None:
+    rank = len(image)
+    strides, dilations = names.get("strides", [1] * rank), names.get("dilations", [1] * rank)
+    pads = names.get("pads", [0] * (2 * rank))
+    counts = [
+        (image[k] + pads[k] + pads[rank + k] - (block[k] - 1) * dilations[k] - 1) // strides[k] + 1 for k in range(rank)
+    ]
+    kernel = Kernel(d0=2, d1=block[0])
+    x = kernel.input(random((2, 3 * int(np.prod(block)), int(np.prod(counts)))))
+    size = kernel.constant(image, np.int64)
+    known = kernel.op(onnx.Col2ImOp, x, size, kernel.constant(block, np.int64), **names)
+    at_run_time = kernel.sizes(", ".join(["d1", *map(str, block[1:])]))
+    kernel.run(known, kernel.op(onnx.Col2ImOp, x, size, at_run_time, **names))
+
+
+@pytest.mark.parametrize("activation", ["none", "silu"])
+@pytest.mark.parametrize("full", [False, True])
+@pytest.mark.parametrize("dtype", [np.float32, np.float16])
+def test_causal_convolution(activation: str, full: bool, dtype: Any) -> None:
+    kernel = Kernel(d0=2, d1=4)
+    x, w = kernel.input(random((2, 3, 4), dtype), "d0, 3, d1"), kernel.input(random((3, 1, 4), dtype))
+    bias = kernel.input(random((3,), dtype)) if full else None
+    state = kernel.input(random((2, 3, 3), dtype, 5), "d0, 3, 3") if full else None
+    dims = ["d0, 3, d1", "d0, 3, 3"]
+    results = kernel.op(
+        onnx.CausalConvWithStateOp, x, w, bias, state, outputs=2, activation=activation, dims=dims
+    )  # fmt: skip
+    kernel.run(*results)
+
+
+@pytest.mark.parametrize("mode", ["linear", "circular"])
+@pytest.mark.parametrize("axis", [-2, 1])
+def test_updates_of_a_cache(mode: str, axis: int) -> None:
+    kernel = Kernel(d0=2)
+    past, update = kernel.input(random((2, 5, 5, 3)), "d0, 5, 5, 3"), random((2, 2, 5, 3), seed=1)
+    new = kernel.input(update if axis == 1 else update.transpose(0, 2, 1, 3))
+    first = kernel.input(np.array([0, 3] if mode == "linear" else [4, 3]))
+    kernel.run(
+        kernel.op(onnx.TensorScatterOp, past, new, first, axis=axis, mode=mode, dims="d0, 5, 5, 3"),
+        kernel.op(onnx.TensorScatterOp, past, new, axis=axis, mode=mode, dims="d0, 5, 5, 3"),
+    )
+
+
+def test_an_update_that_does_not_fit_is_an_error() -> None:
+    kernel = Kernel()
+    past, new, first = kernel.input(random((1, 4, 2))), kernel.input(random((1, 2, 2))), kernel.input(np.array([1]))
+    lowered = lower_to_tensor(kernel.function(kernel.op(onnx.TensorScatterOp, past, new, first)))
+    with pytest.raises(CheckFailed):
+        evaluate(lowered, [], [*kernel.inputs[:2], np.array([3])])
+
+
+# Losses and optimizers
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_batch_statistics(dtype: Any) -> None:
+    kernel = Kernel(d0=3)
+    x = kernel.input(random((3, 4, 2, 5), dtype), "d0, 4, 2, 5")
+    others = [kernel.input(np.abs(random((4,), dtype, k)) + dtype(0.5)) for k in range(1, 5)]
+    op, dims = onnx.BatchNormalizationOp, ["d0, 4, 2, 5", "4", "4"]
+    kernel.run(*kernel.op(op, x, *others, training_mode=1, momentum=0.7, outputs=3, dims=dims), tolerance=1e-5)
+
+
+OPTIMIZERS: list[tuple[type[onnx.OnnxOp], int, dict[str, Any]]] = [
+    (onnx.TrainingAdagradOp, 2, {"norm_coefficient": 0.1, "decay_factor": 0.2}),
+    (onnx.TrainingAdamOp, 3, {"norm_coefficient": 0.1, "norm_coefficient_post": 0.05}),
+    (onnx.TrainingMomentumOp, 2, {"alpha": 0.9, "beta": 0.7, "mode": "standard", "norm_coefficient": 0.1}),
+    (onnx.TrainingMomentumOp, 2, {"alpha": 0.9, "beta": 0.7, "mode": "nesterov", "norm_coefficient": 0.0}),
+]
+
+
+@pytest.mark.parametrize(("op", "kinds", "names"), OPTIMIZERS)
+@pytest.mark.parametrize("count", [0, 3])
+def test_optimizers(op: type[onnx.OnnxOp], kinds: int, names: dict[str, Any], count: int) -> None:
+    kernel = Kernel()
+    rate, updates = kernel.input(np.array(0.1, np.float32)), kernel.input(np.array([count]).reshape(()))
+    shapes = [(2, 3), (4,)]
+    tensors = [
+        kernel.input(np.abs(random(shape, np.float32, 3 * kind)) + 0.1) for kind in range(kinds + 1) for shape in shapes
+    ]
+    results = kernel.op(op, rate, updates, *tensors, outputs=2 * kinds, **names)
+    kernel.run(*results, tolerance=2e-5)
 
 
 @pytest.mark.parametrize("reduction", ["none", "sum", "mean"])
@@ -139,6 +243,21 @@ def test_columns_are_chosen_and_joined() -> None:
         kernel.op(onnx.MlArrayFeatureExtractorOp, x, kernel.input(np.array([[2, 0]])), dims="d0, 2"),
         kernel.op(onnx.MlOneHotEncoderOp, y, cats_int64s=[1, 5, -7], dims="d0, 2, 3"),
     )
+
+
+def test_labels() -> None:
+    kernel = Kernel(d0=4)
+    x = kernel.input(np.array([1.0, np.nan, 3.0, 7.0], np.float32), "d0")
+    n = kernel.input(np.array([1, 2, 1, 9]), "d0")
+    nan = float("nan")
+    kernel.run(
+        kernel.op(onnx.MlLabelEncoderOp, x, keys_floats=[1.0, nan, 1.0], values_int64s=[5, 6, 7], dims="d0"),
+        kernel.op(onnx.MlLabelEncoderOp, n, keys_int64s=[1, 2], values_floats=[0.5, 1.5], default_float=9.0, dims="d0"),
+        kernel.op(
+            onnx.MlLabelEncoderOp, n, keys_tensor=np.array([2, 9]), values_tensor=np.array([3, 4], np.int16),
+            default_tensor=np.array([8], np.int16), dims="d0",
+        ),
+    )  # fmt: skip
 
 
 def test_a_value_that_is_no_category_is_an_error() -> None:
