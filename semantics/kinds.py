@@ -56,7 +56,7 @@ REDUCTION: tuple[type[Operation], ...] = (
 
 WINDOW: tuple[type[Operation], ...] = (
     onnx.AveragePoolOp, onnx.MaxPoolOp, onnx.LpPoolOp, onnx.ResizeOp, onnx.LRNOp, onnx.GridSampleOp, onnx.RoiAlignOp,
-    onnx.AffineGridOp,
+    onnx.AffineGridOp, onnx.Col2ImOp,
 )  # fmt: skip
 
 SOURCE: tuple[type[Operation], ...] = (
@@ -72,7 +72,9 @@ TEMPLATE: tuple[type[Operation], ...] = (
     onnx.MlTreeEnsembleClassifierOp, onnx.MlTreeEnsembleRegressorOp, onnx.MlLinearClassifierOp,
     onnx.MlLinearRegressorOp, onnx.MlScalerOp, onnx.MlNormalizerOp, onnx.MlBinarizerOp, onnx.MlImputerOp,
     onnx.MlSVMClassifierOp, onnx.MlSVMRegressorOp, onnx.MlFeatureVectorizerOp, onnx.MlArrayFeatureExtractorOp,
-    onnx.MlOneHotEncoderOp, onnx.NegativeLogLikelihoodLossOp, onnx.SoftmaxCrossEntropyLossOp,
+    onnx.CausalConvWithStateOp, onnx.DeformConvOp, onnx.MlLabelEncoderOp, onnx.TensorScatterOp, onnx.TrainingAdagradOp,
+    onnx.TrainingAdamOp, onnx.TrainingMomentumOp, onnx.MlOneHotEncoderOp,
+    onnx.NegativeLogLikelihoodLossOp, onnx.SoftmaxCrossEntropyLossOp,
     onnx.AttentionOp, onnx.RotaryEmbeddingOp,
 )  # fmt: skip
 
