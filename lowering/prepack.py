@@ -7,7 +7,8 @@ the packed one, so a kernel whose operand is not constant at one of its calls st
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from math import prod
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -19,24 +20,27 @@ from xdsl.rewriter import Rewriter
 from ..dialects import kernel
 from ..dialects.dims import Dim, ShapeAttr, as_dim, tensor_type
 from ..dialects.target import Target
-from .kernels import depthwise
+from .kernels import conv_transpose, depthwise, winograd
 from .kernels.conv_plan import choose
 from .kernels.matmul import panel_columns
 from .kernels.operands import element_type, flag
-from .kernels.packing import pack_columns, pack_conv
+from .kernels.packing import pack_columns, pack_conv, pack_conv_transpose, pack_winograd
 from .kernels.register_tile import Products
-from .kernels.window import read_convolution
+from .kernels.window import Convolution, read_convolution
 from .loops.generics import shapes_of
 
 PACKED = "kernel.packed"
 Array: TypeAlias = "np.ndarray[Any, Any]"
 Dims: TypeAlias = tuple[Dim, ...]
 Layout: TypeAlias = "tuple[str, tuple[int, ...]]"
-"""The template's name and the numbers of its layout."""
+"""A layout's name and its numbers."""
 
 
-def choose_packing(function: FuncOp, constant: Iterable[int], target: Target) -> dict[int, Layout]:
-    """The layouts for those of a tensor-level kernel's arguments (by number) that are constants at every call."""
+def choose_packing(function: FuncOp, constant: Iterable[int], target: Target, exact: bool = False) -> dict[int, Layout]:
+    """The layouts for a tensor-level kernel's arguments that are constants at every call (by tensor argument number).
+
+    With `exact` none is chosen that stands for another algorithm.
+    """
     candidates = set(constant)
     found: dict[int, Layout] = {}
     shapes = shapes_of(function).dims
@@ -47,53 +51,72 @@ def choose_packing(function: FuncOp, constant: Iterable[int], target: Target) ->
         if not isinstance(weight, BlockArgument) or weight.uses.get_length() != 1:
             continue
         number = tensor_arguments(function.body.block).index(weight)
-        if number not in candidates:
+        if number not in candidates or element_type(weight) not in (f32, f64):
             continue
         dims = (shapes[op.inputs[0]], shapes[weight], shapes[op.results_[0]])
-        layout = CHOOSE[op.template.data](op, *dims, target)
+        layout = CHOOSE[op.template.data](op, *dims, target, exact)
         if layout is not None:
-            found[number] = (op.template.data, layout)
+            found[number] = layout
     return found
 
 
-def choose_matmul(op: kernel.TemplateOp, a: Dims, b: Dims, c: Dims, target: Target) -> tuple[int, ...] | None:
+def choose_matmul(op: kernel.TemplateOp, a: Dims, b: Dims, c: Dims, target: Target, exact: bool) -> Layout | None:
     """(panel, whether b is stored transposed): b's columns in panels."""
-    if len(b) != 2 or element_type(op.inputs[1]) not in (f32, f64):
+    if len(b) != 2:
         return None
     columns = b[0] if flag(op, "trans_b") else b[1]
     if not columns.is_const or columns.value < 2:
         return None
     panel = panel_columns(Products(element_type(op.inputs[0])), columns, target)
-    return panel, int(flag(op, "trans_b"))
+    return "matmul", (panel, int(flag(op, "trans_b")))
 
 
-def choose_conv(op: kernel.TemplateOp, x: Dims, w: Dims, y: Dims, target: Target) -> tuple[int, ...] | None:
-    """(rows, vectors, pixels, lanes, groups): the tile that the plan has chosen; depthwise weights stay as they are."""
-    if element_type(op.inputs[1]) not in (f32, f64):
-        return None
+def choose_conv(op: kernel.TemplateOp, x: Dims, w: Dims, y: Dims, target: Target, exact: bool) -> Layout | None:
+    """The tile that the plan has chosen; depthwise weights stay as they are."""
     convolution = read_convolution(op, x, w, y)
+    products = Products(element_type(op.inputs[0]))
     if depthwise.applies(convolution):
         return None
-    products = Products(element_type(op.inputs[0]))
+    tile = None if exact else winograd.choose(convolution, products, target)
+    if tile is not None:
+        return "winograd", (tile.rows, tile.vectors)
+    return "conv", tile_numbers(convolution, products, target)
+
+
+def choose_conv_transpose(
+    op: kernel.TemplateOp, x: Dims, w: Dims, y: Dims, target: Target, exact: bool
+) -> Layout | None:
+    convolution = conv_transpose.read(op, x, w, y)[0]
+    return "conv_transpose", tile_numbers(convolution, Products(element_type(op.inputs[0])), target)
+
+
+def tile_numbers(convolution: Convolution, products: Products, target: Target) -> tuple[int, ...]:
+    """(rows, vectors, pixels, lanes, groups)"""
     plan = choose(convolution, products, target)
     lanes = target.lanes(products.bytes)
     return plan.tile.rows, plan.tile.vectors, int(plan.pixels), lanes, convolution.groups
 
 
-CHOOSE: dict[str, Callable[[kernel.TemplateOp, Dims, Dims, Dims, Target], tuple[int, ...] | None]] = {
+Choice: TypeAlias = Callable[[kernel.TemplateOp, Dims, Dims, Dims, Target, bool], "Layout | None"]
+
+CHOOSE: dict[str, Choice] = {
     "matmul": choose_matmul,
     "conv": choose_conv,
+    "conv_transpose": choose_conv_transpose,
 }
 
 
 def pack(layout: Layout, array: Array) -> Array:
     """The constant in a layout, flat."""
-    template, numbers = layout
-    if template == "matmul":
+    name, numbers = layout
+    if name == "matmul":
         panel, transposed = numbers
         return pack_columns(array.T if transposed else array, panel)
+    if name == "winograd":
+        return pack_winograd(array, numbers[0])
     rows, vectors, pixels, lanes, groups = numbers
-    return pack_conv(array, groups, rows, vectors * lanes, bool(pixels))
+    function = pack_conv if name == "conv" else pack_conv_transpose
+    return function(array, groups, rows, vectors * lanes, bool(pixels))
 
 
 def packed_attribute(layouts: dict[int, Layout]) -> Attribute:
@@ -138,22 +161,55 @@ def apply_packing(function: FuncOp, layouts: dict[int, Layout]) -> None:
         assert isinstance(op, kernel.TemplateOp) and isinstance(argument.type, TensorType)
         shape = argument.type.get_shape()
         config = dict(op.config.data)
-        if name == "matmul":
-            panel, transposed = numbers
-            config["panel"] = IntegerAttr(panel, i64)
-            config.pop("trans_b", None)
-            depth, columns = reversed(shape) if transposed else shape
-            size = -(-columns // panel) * panel * depth
-        else:
-            rows, vectors, pixels, lanes, groups = numbers
-            config["packed"] = ArrayAttr([IntegerAttr(n, i64) for n in (rows, vectors, pixels)])
-            config.setdefault("kernel_shape", ShapeAttr(tuple(map(as_dim, shape[2:]))))
-            height = vectors * lanes if pixels else rows
-            depth = int(np.prod(shape[1:], dtype=np.int64))
-            size = groups * -(-(shape[0] // groups) // height) * height * depth
+        size = TELL[name](config, shape, numbers)
         op.properties["config"] = DictionaryAttr(config)
         flat = tensor_type(argument.type.element_type, [size])
         Rewriter.replace_value_with_new_type(argument, flat)
         dims[number] = ShapeAttr((as_dim(size),))
     function.attributes["kernel.arg_dims"] = ArrayAttr(dims)
     function.update_function_type()
+
+
+def tell_matmul(config: dict[str, Attribute], shape: Sequence[int], numbers: tuple[int, ...]) -> int:
+    """Puts the layout into a template's config; the packed size for weights of this shape."""
+    panel, transposed = numbers
+    config["panel"] = IntegerAttr(panel, i64)
+    config.pop("trans_b", None)
+    depth, columns = reversed(shape) if transposed else shape
+    return -(-columns // panel) * panel * depth
+
+
+def tell_conv(config: dict[str, Attribute], shape: Sequence[int], numbers: tuple[int, ...]) -> int:
+    groups = numbers[-1]
+    return tell_tile(config, shape, numbers, shape[0] // groups, prod(shape[1:]))
+
+
+def tell_conv_transpose(config: dict[str, Attribute], shape: Sequence[int], numbers: tuple[int, ...]) -> int:
+    groups = numbers[-1]
+    return tell_tile(config, shape, numbers, shape[1], shape[0] // groups * prod(shape[2:]))
+
+
+def tell_tile(
+    config: dict[str, Attribute], shape: Sequence[int], numbers: tuple[int, ...], channels: int, steps: int
+) -> int:
+    """For so many output channels and products to a sum in each group."""
+    rows, vectors, pixels, lanes, groups = numbers
+    config["packed"] = ArrayAttr([IntegerAttr(n, i64) for n in (rows, vectors, pixels)])
+    config.setdefault("kernel_shape", ShapeAttr(tuple(map(as_dim, shape[2:]))))
+    height = vectors * lanes if pixels else rows
+    return groups * -(-channels // height) * height * steps
+
+
+def tell_winograd(config: dict[str, Attribute], shape: Sequence[int], numbers: tuple[int, ...]) -> int:
+    config["winograd"] = ArrayAttr([IntegerAttr(n, i64) for n in numbers])
+    config.setdefault("kernel_shape", ShapeAttr(tuple(map(as_dim, shape[2:]))))
+    rows = numbers[0]
+    return winograd.PATCH * -(-shape[0] // rows) * rows * shape[1]
+
+
+TELL: dict[str, Callable[[dict[str, Attribute], Sequence[int], tuple[int, ...]], int]] = {
+    "matmul": tell_matmul,
+    "conv": tell_conv,
+    "conv_transpose": tell_conv_transpose,
+    "winograd": tell_winograd,
+}

@@ -179,10 +179,10 @@ def build_kernel(kernel: FuncOp | ModuleOp, target: Target) -> KernelObject:
     return KernelObject(symbol, shared, each, checks_in(module), image, seconds)
 
 
-def prepack(module: ModuleOp, weights: WeightStore, target: Target) -> None:
+def prepack(module: ModuleOp, weights: WeightStore, target: Target, exact: bool = False) -> None:
     """Packs the constant operands of templates: chooses layouts, replaces the constants, and tells the kernels.
 
-    Works on kernels at the kernels and at the tensor level.
+    Works on kernels at the kernels and at the tensor level.  With `exact` no other algorithm is chosen for it.
     """
     main = main_of(module)
     calls: dict[str, list[CallOp]] = {}
@@ -198,7 +198,7 @@ def prepack(module: ModuleOp, weights: WeightStore, target: Target) -> None:
         if not constant:
             continue
         tensor = kernel if is_lowered(kernel) else lower_to_tensor(kernel)
-        layouts = choose_packing(tensor, constant, target)
+        layouts = choose_packing(tensor, constant, target, exact)
         if not layouts:
             continue
         kernel.attributes[PACKED] = packed_attribute(layouts)

@@ -127,7 +127,7 @@ def build(state: State, seconds: dict[str, float], report: Progress, store: Cach
     """From the kernels level to objects and a manifest."""
     began = time.perf_counter()
     if level_of(state.module) in ("kernels", "tensor"):
-        prepack(state.module, state.weights, state.target)
+        prepack(state.module, state.weights, state.target, state.options.exact)
     seconds["prepack"] = time.perf_counter() - began
     began = time.perf_counter()
     kernels = kernels_in(state.module)

@@ -32,6 +32,8 @@ from .rewrites.group import assumed_symbols
 from .rewrites.infer import infer_shapes
 from .rewrites.outline import outline
 from .rewrites.simplify import simplify
+from .rewrites.simplify.redundancy import eliminate_dead_code
+from .rewrites.trees import LowerTrees
 from .rewrites.upgrade import upgrade_opset
 from .runtime.errors import CompilerBug, Error, InputError, UnsupportedError
 from .semantics.custom import CustomOperator, Operators, evaluator_of, meant_operators
@@ -123,6 +125,12 @@ def _user_patterns(state: State) -> None:
         _infer(state)
 
 
+def _trees(state: State) -> None:
+    """Tree ensembles as tables that kernels take."""
+    if apply_patterns(state.module, [LowerTrees(state.weights)]):
+        eliminate_dead_code(state.module)
+
+
 def _bodies(state: State) -> None:
     attach_bodies(state.module, state.operators)
 
@@ -178,7 +186,7 @@ def _tensor(state: State) -> None:
 
 
 def _prepack(state: State) -> None:
-    prepack(state.module, state.weights, state.target)
+    prepack(state.module, state.weights, state.target, state.options.exact)
 
 
 def _loops(state: State) -> None:
@@ -225,6 +233,7 @@ PIPELINE: tuple[Stage, ...] = (
             ("infer-shapes", _infer),
             ("simplify", _simplify),
             ("patterns", _user_patterns),
+            ("lower-trees", _trees),
             ("bodies", _bodies),
         ),
         GRAPH,
@@ -248,6 +257,8 @@ ORDER = (
     ("infer-shapes", "simplify", "rules ask for dims"),
     ("infer-shapes", "bodies", "a body depends on element types"),
     ("simplify", "bodies", "rules for graphs need not know bodies of scalars"),
+    ("simplify", "lower-trees", "tables are made once, of what is left"),
+    ("lower-trees", "outline-kernels", "kernels take data by operands only"),
     ("bodies", "outline-kernels", "what has a body is taken into kernels"),
     ("simplify", "outline-kernels", "fusion sees one spelling of each computation"),
     ("lower-to-loops", "schedule", "kernels have reported their scratch"),

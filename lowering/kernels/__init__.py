@@ -21,6 +21,7 @@ from . import (
     scan,
     scatter,
     topk,
+    trees,
 )
 
 TEMPLATES: dict[str, Callable[[TemplateContext, kernel.TemplateOp], None]] = {
@@ -45,6 +46,7 @@ TEMPLATES: dict[str, Callable[[TemplateContext, kernel.TemplateOp], None]] = {
     "scatterelements": scatter.scatter_elements,
     "scatternd": scatter.scatter_nd,
     "topk": topk.build,
+    "trees": trees.build,
 }
 """By the op's `template`. Each is `build(context, op)`; see its module for inputs, config and results."""
 

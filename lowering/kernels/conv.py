@@ -23,7 +23,7 @@ from ...dialects.dims import Dim
 from ..loop_builder import INDEX
 from ..policy import GRAIN_CYCLES
 from ..template import TemplateContext
-from . import depthwise
+from . import depthwise, winograd
 from .conv_plan import ConvPlan, choose, plan_of
 from .emit import Emitter, Ix, plain
 from .operands import element_type, integers, stored_type
@@ -40,10 +40,15 @@ def build(context: TemplateContext, op: kernel.TemplateOp) -> None:
     """Emits the convolution."""
     x, w = op.inputs[0], op.inputs[1]
     packed = integers(op, "packed")
+    is_flat = packed or integers(op, "winograd")
     convolution = read_convolution(
-        op, context.dims(x), None if packed else context.dims(w), context.dims(op.results_[0])
+        op, context.dims(x), None if is_flat else context.dims(w), context.dims(op.results_[0])
     )
     products = Products(element_type(x))
+    if winograd_tile := integers(op, "winograd"):
+        tile = RegisterTile(winograd_tile[0], winograd_tile[1], context.target.lanes(products.bytes))
+        winograd.build(context, op, convolution, products, tile)
+        return
     if not packed and depthwise.applies(convolution):
         depthwise.build(context, op, convolution, products)
         return

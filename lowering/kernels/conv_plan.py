@@ -43,6 +43,11 @@ def choose(c: Convolution, products: Products, target: Target) -> ConvPlan:
     return plan_of(c, products, target, tile, pixels)
 
 
+def cycles_of(c: Convolution, products: Products, target: Target) -> float:
+    """The estimated work of the best plan for one image."""
+    return min(_cycles(c, products, target, *p) for p in _candidates(c, products, target))
+
+
 def choose_rows(c: Convolution, products: Products, target: Target, extra: bool) -> RegisterTile:
     """The best tile with channels as rows; `extra` for one row more, which is no channel's."""
     tiles = [t for t, pixels in _candidates(c, products, target) if not pixels]

@@ -40,12 +40,12 @@ class TransposedAxis:
         self.window = Axis(size, positions, last - first + 1, 1, 1, self.padding)
 
 
-def build(context: TemplateContext, op: kernel.TemplateOp) -> None:
-    """Emits the transposed convolution."""
-    x, result = context.dims(op.inputs[0]), context.dims(op.results_[0])
-    packed = integers(op, "packed")
+def read(
+    op: kernel.TemplateOp, x: tuple[Dim, ...], w: tuple[Dim, ...] | None, result: tuple[Dim, ...]
+) -> tuple[Convolution, list[TransposedAxis]]:
+    """The convolution of each phase, and the axes, from the op's config and dims; w None where it is packed."""
     rank = len(x) - 2
-    kernel_shape = dims_list(op, "kernel_shape") or context.dims(op.inputs[1])[2:]
+    kernel_shape = dims_list(op, "kernel_shape") or (w[2:] if w is not None else ())
     strides = integers(op, "strides") or [1] * rank
     dilations = integers(op, "dilations") or [1] * rank
     pads = dims_list(op, "pads") or (ZERO,) * (2 * rank)
@@ -54,7 +54,14 @@ def build(context: TemplateContext, op: kernel.TemplateOp) -> None:
     ]
     groups = number(op, "group") or 1
     windows = Windows(tuple(a.window for a in axes))
-    convolution = Convolution(x[0], groups, x[1] // groups, result[1] // groups, windows)
+    return Convolution(x[0], groups, x[1] // groups, result[1] // groups, windows), axes
+
+
+def build(context: TemplateContext, op: kernel.TemplateOp) -> None:
+    """Emits the transposed convolution."""
+    x, result = context.dims(op.inputs[0]), context.dims(op.results_[0])
+    packed = integers(op, "packed")
+    convolution, axes = read(op, x, None if packed else context.dims(op.inputs[1]), result)
     products = Products(element_type(op.inputs[0]))
     if packed:
         rows, vectors, pixels = packed

@@ -48,3 +48,12 @@ def pack_quad_conv(weights: NDArray[Any], groups: int, rows: int) -> NDArray[Any
     padded[:, :height, :depth] = signed.reshape(groups, height, depth, -1)
     split = padded.reshape(groups, tiles, rows, quads, 4, -1).transpose(0, 1, 3, 5, 2, 4)
     return np.ascontiguousarray(split).reshape(-1).view(np.int32)
+
+
+_POINTS = np.array([[1, 0, 0], [0.5, 0.5, 0.5], [0.5, -0.5, 0.5], [0, 0, 1]])
+
+
+def pack_winograd(weights: NDArray[Any], rows: int) -> NDArray[Any]:
+    """[M, C, 3, 3] -> flat [16, ceil(M / rows), C, rows]: G w G^T, computed in f64 and rounded once."""
+    points = np.einsum("ik,mckl,jl->ijmc", _POINTS, weights.astype(np.float64), _POINTS)
+    return pack_rows(points.reshape(16, *weights.shape[:2]).astype(weights.dtype), rows)

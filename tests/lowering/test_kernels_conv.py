@@ -12,8 +12,8 @@ import pytest
 from sardonyx.dialects import kernel
 from sardonyx.dialects.dims import ShapeAttr, as_dim
 from sardonyx.dialects.target import AVX2, Target
-from sardonyx.lowering.kernels import conv_plan
-from sardonyx.lowering.kernels.packing import pack_conv
+from sardonyx.lowering.kernels import conv_plan, winograd
+from sardonyx.lowering.kernels.packing import pack_conv, pack_winograd
 from sardonyx.lowering.kernels.register_tile import Products, RegisterTile
 from sardonyx.lowering.kernels.window import Axis, Convolution, Windows
 from xdsl.dialects import arith, tensor
@@ -281,6 +281,67 @@ def test_the_epilogue_reads_a_residual_and_a_bias(name: str) -> None:
     y = np.empty(case.result, np.float32)
     built.run([], x, w, b, r, y)
     np.testing.assert_allclose(y, reference(x, w, case) + b[:, None, None] + r, rtol=1e-4, atol=1e-4)
+
+
+WINOGRAD = [
+    Case((1, 16, 9, 11), (20, 16, 3, 3), (1, 1, 1, 1)),
+    Case((2, 17, 14, 14), (33, 17, 3, 3), (1, 0, 1, 2)),
+    Case((1, 16, 3, 40), (16, 16, 3, 3)),
+]
+
+
+def run_winograd(case: Case, tile: tuple[int, int], target: Target, threads: int = 1) -> np.ndarray:
+    x, w = data(case)
+    packed = pack_winograd(w, tile[0])
+    config = case.config() | {"winograd": array(tile)}
+    inputs = [Tensor.of(x.dtype, *x.shape), Tensor.of(w.dtype, packed.size)]
+    built = compiled("conv", config, inputs, [Tensor.of(x.dtype, *case.result)], 0, target, threads)
+    y = np.full(case.result, np.nan, np.float32)
+    built.run([], x, packed, y)
+    check(case, x, w, y)
+    return y
+
+
+@pytest.mark.parametrize("case", WINOGRAD, ids=str)
+def test_winograd(case: Case) -> None:
+    """Within the bound of the direct form, and the same bits for any tile and any threads."""
+    y = run_winograd(case, (8, 3), host_target())
+    np.testing.assert_array_equal(run_winograd(case, (5, 1), host_target(), 3), y)
+    run_winograd(case, (4, 2), AVX2)
+
+
+def test_winograd_of_symbolic_sizes() -> None:
+    weights = data(Case((1, 16, 5, 5), (18, 16, 3, 3)))[1]
+    packed = pack_winograd(weights, 6)
+    inputs = [Tensor.of(np.float32, "d0", 16, "d1", "d2"), Tensor.of(np.float32, packed.size)]
+    config = {"pads": array([1] * 4), "kernel_shape": array([3, 3]), "winograd": array([6, 2])}
+    built = compiled("conv", config, inputs, [Tensor.of(np.float32, "d0", 18, "d1", "d2")], 3)
+    for n, height, width in ((1, 1, 1), (2, 7, 40), (0, 4, 4)):
+        case = Case((n, 16, height, width), (18, 16, 3, 3), (1,) * 4)
+        x = np.random.default_rng(0).standard_normal(case.x).astype(np.float32)
+        y = np.empty(case.result, np.float32)
+        built.run([n, height, width], x, packed, y)
+        check(case, x, weights, y)
+
+
+def test_winograd_is_closer_than_the_direct_form() -> None:
+    case = Case((1, 64, 20, 20), (32, 64, 3, 3), (1, 1, 1, 1))
+    exact = reference(*data(case), case)
+    direct, fast = run(case), run_winograd(case, (8, 3), host_target())
+    assert np.abs(fast - exact).max() < np.abs(direct - exact).max() * 1.5
+
+
+def test_winograd_is_chosen_where_it_pays() -> None:
+    products = Products(Float32Type())
+
+    def tile(size: int, channels: int, stride: int = 1) -> RegisterTile | None:
+        case = Case((1, channels, size, size), (channels, channels, 3, 3), (1,) * 4, (stride,) * 2)
+        return winograd.choose(case.convolution(), products, host_target())
+
+    assert tile(56, 64) and tile(28, 128)
+    assert tile(56, 8) is None  # the transforms would cost more than they save
+    assert tile(7, 512) is None  # too few positions for whole vectors
+    assert tile(56, 64, stride=2) is None
 
 
 def test_tiles_fit_the_registers() -> None:
