@@ -23,6 +23,12 @@ if TYPE_CHECKING:
 POINTWISE = "pointwise"
 """The property `kind` of an `onnx.Custom` whose only region computes one element of its result from its operands'."""
 
+TEMPLATE = "template"
+"""The property `kind` of an `onnx.Custom` of the compiler's own, the kernel template of its name in small letters."""
+
+OWN_DOMAIN = "sardonyx"
+"""The domain of the compiler's own operators: no file has them."""
+
 
 @dataclass(frozen=True)
 class CustomOperator:

@@ -94,7 +94,7 @@ KIND: dict[type[Operation], Kind] = {
 def kind_of(op: Operation) -> Kind:
     """The kind of an op; what the table does not list is OTHER."""
     if isinstance(op, onnx.CustomOp):
-        return Kind.POINTWISE if op.kind is not None else Kind.OTHER
+        return Kind(op.kind.data) if op.kind is not None else Kind.OTHER
     return KIND.get(type(op), Kind.OTHER)
 
 

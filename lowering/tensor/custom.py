@@ -6,14 +6,14 @@ From then on the IR says all that there is: it prints, parses, and is the kernel
 from __future__ import annotations
 
 from xdsl.dialects import arith
-from xdsl.dialects.builtin import ModuleOp, TensorType
+from xdsl.dialects.builtin import ArrayAttr, ModuleOp, TensorType
 from xdsl.ir import Attribute, Block, Region, SSAValue
 
 from ...dialects import onnx
 from ...runtime.errors import InputError
-from ...semantics.custom import POINTWISE, CustomOperator, Operators, custom_operator
+from ...semantics.custom import POINTWISE, TEMPLATE, CustomOperator, Operators, custom_operator
 from .element_kinds import Element, NotLowered, element_of
-from .graph import Node, pointwise
+from .graph import Node, Template, TemplateResult, pointwise
 from .operators import Operands, Rule
 from .scalars import Scalars
 
@@ -64,7 +64,9 @@ def build_body(op: onnx.CustomOp, operator: CustomOperator, inputs: list[Element
 
 
 def custom(o: Operands) -> list[Node]:
-    """The op's region, inlined where its value is needed."""
+    """The op's region, inlined where its value is needed; a template of the compiler's own."""
+    if isinstance(o.op, onnx.CustomOp) and o.op.kind is not None and o.op.kind.data == TEMPLATE:
+        return [own_template(o, o.op)]
     if not isinstance(o.op, onnx.CustomOp) or o.op.kind is None or not o.op.regions:
         raise o.refuse("it has no body")
     body = o.op.regions[0].block
@@ -79,6 +81,28 @@ def custom(o: Operands) -> list[Node]:
         raise o.refuse("its body has no end")
 
     return [pointwise(function, o.all(), o.dims(), o.element(), cost)]
+
+
+def own_template(o: Operands, op: onnx.CustomOp) -> Node:
+    """The `kernel.template` of an operator of the compiler's own, with its attributes and one result."""
+    operands = {k: v for k, v in enumerate(op.formal_operands()) if v is not None}
+    config: dict[str, Attribute] = {
+        **op.attributes_.data,
+        "operands": onnx.ints_attr(tuple(operands)),
+        "results": onnx.ints_attr((0,)),
+        "operand_types": ArrayAttr([tensor_element(v) for v in operands.values()]),
+        "result_types": ArrayAttr([tensor_element(op.results[0])]),
+    }
+    name = onnx.text_of(op.op_type).lower()
+    template = Template(o.dims(), o.element(), name, tuple(o[k] for k in operands), config)
+    result = TemplateResult(o.dims(), o.element(), template)
+    template.results.append(result)
+    return result
+
+
+def tensor_element(value: SSAValue) -> Attribute:
+    assert isinstance(value.type, TensorType)
+    return value.type.element_type
 
 
 CUSTOM: dict[type[onnx.CustomOp], Rule] = {onnx.CustomOp: custom}

@@ -139,10 +139,10 @@ def tree_ensemble(
         features=np.array(nodes_featureids, dtype=np.int64),
         thresholds=double(nodes_splits),
         modes=modes,
-        yes=_children(nodes_truenodeids, nodes_trueleafs),
-        no=_children(nodes_falsenodeids, nodes_falseleafs),
-        missing_is_yes=_flags(nodes_missing_value_tracks_true, len(modes)),
-        members=_member_sets(modes, membership_values),
+        yes=children_of(nodes_truenodeids, nodes_trueleafs),
+        no=children_of(nodes_falsenodeids, nodes_falseleafs),
+        missing_is_yes=flags_of(nodes_missing_value_tracks_true, len(modes)),
+        members=member_sets(modes, membership_values),
     )
     leaf_count = len(leaf_targetids)
     votes = Votes(np.arange(leaf_count), np.array(leaf_targetids, dtype=np.int64), double(leaf_weights))
@@ -154,16 +154,16 @@ def _transformed(scores: Array, transform: str) -> Array:
     return post_transform(scores, transform)
 
 
-def _children(ids: Sequence[int], leafs: Sequence[int]) -> Array:
+def children_of(ids: Sequence[int], leafs: Sequence[int]) -> Array:
     places = np.array(ids, dtype=np.int64)
     return np.where(np.array(leafs, dtype=np.bool_), -1 - places, places)
 
 
-def _flags(flags: Sequence[int] | None, count: int) -> Array:
+def flags_of(flags: Sequence[int] | None, count: int) -> Array:
     return np.array(flags, dtype=np.bool_) if flags else np.zeros(count, np.bool_)
 
 
-def _member_sets(modes: Array, values: Array | None) -> dict[int, Array]:
+def member_sets(modes: Array, values: Array | None) -> dict[int, Array]:
     """NaN-delimited sets, in the order of the nodes that test for membership."""
     nodes = np.flatnonzero(modes == MODES.index("BRANCH_MEMBER"))
     if not nodes.size:
@@ -177,7 +177,7 @@ def _member_sets(modes: Array, values: Array | None) -> dict[int, Array]:
     return {int(n): s for n, s in zip(nodes, sets, strict=True)}
 
 
-def _forest_of_nodes(
+def forest_of_nodes(
     tree_ids: Sequence[int],
     node_ids: Sequence[int],
     features: Sequence[int],
@@ -210,17 +210,17 @@ def _forest_of_nodes(
         modes=np.array([MODES.index(m) for m in modes if m != "LEAF"], dtype=np.int64),
         yes=np.array([place(int(t), c) for t, c, k in zip(trees, yes, kept, strict=True) if k], dtype=np.int64),
         no=np.array([place(int(t), c) for t, c, k in zip(trees, no, kept, strict=True) if k], dtype=np.int64),
-        missing_is_yes=_flags(missing, len(modes))[kept],
+        missing_is_yes=flags_of(missing, len(modes))[kept],
         members={},
     )
     return forest, leaf
 
 
-def _either(tensor: Array | None, floats: Sequence[float] | None) -> Array:
+def either(tensor: Array | None, floats: Sequence[float] | None) -> Array:
     return np.array(floats or (), dtype=np.float64) if tensor is None else double(tensor).reshape(-1)
 
 
-def _votes(
+def votes_of(
     leaf: dict[tuple[int, int], int], trees: Sequence[int], nodes: Sequence[int], targets: Sequence[int], weights: Array
 ) -> Votes:
     place = [leaf[name] for name in zip(trees, nodes, strict=True)]
@@ -254,21 +254,21 @@ def tree_ensemble_regressor(
     target_weights_as_tensor: Array | None = None,
 ) -> Array:
     del nodes_hitrates, nodes_hitrates_as_tensor
-    forest, leaf = _forest_of_nodes(
+    forest, leaf = forest_of_nodes(
         nodes_treeids,
         nodes_nodeids,
         nodes_featureids,
         nodes_modes,
-        _either(nodes_values_as_tensor, nodes_values),
+        either(nodes_values_as_tensor, nodes_values),
         nodes_truenodeids,
         nodes_falsenodeids,
         nodes_missing_value_tracks_true,
     )
-    weights = _either(target_weights_as_tensor, target_weights)
-    votes = _votes(leaf, target_treeids, target_nodeids, target_ids, weights)
+    weights = either(target_weights_as_tensor, target_weights)
+    votes = votes_of(leaf, target_treeids, target_nodeids, target_ids, weights)
     targets = n_targets if n_targets is not None else max(target_ids, default=0) + 1
     scores, _ = votes.scores(forest.leaves(_features(x)), targets, aggregate_function)
-    base = _either(base_values_as_tensor, base_values)
+    base = either(base_values_as_tensor, base_values)
     return delivered(_transformed(scores + base if base.size else scores, post_transform))
 
 
@@ -304,21 +304,21 @@ def tree_ensemble_classifier(
     weights are all positive then votes with probabilities, and the second class wins above 0.5; else it wins above 0.
     """
     del nodes_hitrates, nodes_hitrates_as_tensor
-    forest, leaf = _forest_of_nodes(
+    forest, leaf = forest_of_nodes(
         nodes_treeids,
         nodes_nodeids,
         nodes_featureids,
         nodes_modes,
-        _either(nodes_values_as_tensor, nodes_values),
+        either(nodes_values_as_tensor, nodes_values),
         nodes_truenodeids,
         nodes_falsenodeids,
         nodes_missing_value_tracks_true,
     )
-    weights = _either(class_weights_as_tensor, class_weights)
-    votes = _votes(leaf, class_treeids, class_nodeids, class_ids, weights)
+    weights = either(class_weights_as_tensor, class_weights)
+    votes = votes_of(leaf, class_treeids, class_nodeids, class_ids, weights)
     classes = len(classlabels_strings or classlabels_int64s or ())
     scores, _ = votes.scores(forest.leaves(_features(x)), classes, "SUM")
-    base = _either(base_values_as_tensor, base_values)
+    base = either(base_values_as_tensor, base_values)
     if classes == 2 and len(set(class_ids)) == 1:
         score = scores[:, class_ids[0]] + (base[-1] if base.size else 0.0)
         positive = bool(np.all(weights >= 0))
@@ -330,8 +330,56 @@ def tree_ensemble_classifier(
     return labels_of(chosen, classlabels_strings, classlabels_int64s), delivered(table)
 
 
+def lowered_trees(
+    x: Array,
+    features: Array,
+    thresholds: Array,
+    children: Array,
+    roots: Array,
+    first: Array | None,
+    targets_of: Array | None,
+    weights: Array,
+    base: Array | None = None,
+    /,
+    *,
+    targets: int,
+    aggregate: str = "SUM",
+    missing: int = 0,
+    greatest_feature: int = 0,
+    double_result: int = 0,
+) -> Array:
+    """The compiler's own form of the ensembles: every node asks x[feature] <= threshold.
+
+    `features` [n] are twice a feature, plus 1 where NaN goes to the first child, `children` [2 n] pairs of which one
+    below 0 is the leaf -1 - child.  Leaf l has the votes first[l] to first[l + 1]; without `first` leaf l is one vote
+    for target 0.  Results are [N, targets] in float32 or float64; no transform is applied.
+    """
+    del missing, greatest_feature  # what the tables' readers would have to look for
+    forest = Forest(
+        roots=roots.astype(np.int64),
+        features=features.astype(np.int64) >> 1,
+        thresholds=double(thresholds),
+        modes=np.zeros(len(features), np.int64),
+        yes=children[0::2].astype(np.int64),
+        no=children[1::2].astype(np.int64),
+        missing_is_yes=(features & 1).astype(np.bool_),
+        members={},
+    )
+    if first is None or targets_of is None:
+        votes = Votes(np.arange(len(weights)), np.zeros(len(weights), np.int64), double(weights))
+    else:
+        leaf = np.repeat(np.arange(len(first) - 1), np.diff(first))
+        votes = Votes(leaf, targets_of.astype(np.int64), double(weights))
+    scores, _ = votes.scores(forest.leaves(double(x)), targets, aggregate)
+    total = scores if base is None else scores + base
+    return total if double_result else delivered(total)
+
+
 ML_TREES: dict[str, Function] = {
     "TreeEnsemble": tree_ensemble,
     "TreeEnsembleClassifier": tree_ensemble_classifier,
     "TreeEnsembleRegressor": tree_ensemble_regressor,
 }
+
+LOWERED: dict[str, Function] = {"Trees": lowered_trees}
+"""The compiler's own operators, of the domain "sardonyx"."""

@@ -25,7 +25,7 @@ from .mathematics import MATHEMATICS, Function
 from .microsoft import MICROSOFT
 from .ml_features import ML_FEATURES
 from .ml_linear import ML_LINEAR
-from .ml_trees import ML_TREES
+from .ml_trees import LOWERED, ML_TREES
 from .movement import MOVEMENT
 from .normalization import NORMALIZATION
 from .pooling import POOLING
@@ -115,6 +115,7 @@ _FAMILIES: dict[str, Sequence[Mapping[str, Function]]] = {
     "ai.onnx.preview": (ATTENTION_PREVIEW,),
     "ai.onnx.preview.training": (OPTIMIZERS,),
     "com.microsoft": (MICROSOFT,),
+    "sardonyx": (LOWERED,),
 }
 
 REFERENCE: dict[tuple[str, str], Reference] = {

@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from xdsl.dialects.builtin import f32, f64
+
 from ...dialects import onnx
 from ...dialects.dims.expression import ONE, as_dim
+from ..custom import OWN_DOMAIN
 from .context import Context, Types
 from .contraction import matmul_dims
 
@@ -51,6 +54,12 @@ def skip_layer_normalization(c: Context) -> Types:
     return [c.type_of(0), reduced, reduced, c.type_of(0)]
 
 
+def trees(c: Context) -> Types:
+    """Scores of the rows: [N, targets] in float32 or float64."""
+    n, _ = c.dims_of_rank(0, 2)
+    return [c.tensor(f64 if _attribute(c, "double_result") else f32, [n, _attribute(c, "targets")])]
+
+
 RULES: dict[tuple[str, str], Callable[[Context], Types]] = {
     ("com.microsoft", "DynamicQuantizeLSTM"): dynamic_quantize_lstm,
     ("com.microsoft", "Gelu"): same,
@@ -59,4 +68,5 @@ RULES: dict[tuple[str, str], Callable[[Context], Types]] = {
     ("com.microsoft", "QuickGelu"): same,
     ("com.microsoft", "FusedMatMul"): fused_matmul,
     ("com.microsoft", "SkipLayerNormalization"): skip_layer_normalization,
+    (OWN_DOMAIN, "Trees"): trees,
 }

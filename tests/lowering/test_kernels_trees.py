@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-import sardonyx as sx
 from onnx import helper, numpy_helper
 from sardonyx.semantics.reference import REFERENCE
+
+import sardonyx as sx
 
 from .kernel_cases import Tensor
 from .operator_cases import build
