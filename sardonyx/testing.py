@@ -111,7 +111,7 @@ def random_feeds(module: ModuleOp, rng: random.Random, ranges: Mapping[str, tupl
 def input_names(module: ModuleOp) -> Sequence[str]:
     """The names of main's inputs; by position where the IR gives none."""
     args = main_of(module).body.block.args
-    return [onnx.value_name(a) or f"input_{i}" for i, a in enumerate(args)]
+    return [onnx.value_name(a) or f"arg{i}" for i, a in enumerate(args)]
 
 
 def difference(rule: str, name: str, want: Any, got: Any, rtol: float, atol: float) -> float:

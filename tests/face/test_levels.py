@@ -25,7 +25,7 @@ def parse(text: str) -> ModuleOp:
     return Parser(context_of(UNIVERSE), text).parse_module()
 
 
-@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("level", [*LEVELS[:3], *(pytest.param(level, marks=pytest.mark.slow) for level in LEVELS[3:])])
 def test_every_level_parses_back(level: str, digits: Path) -> None:
     text = str(sx.lower(digits, to=level))
     parsed = parse(text)

@@ -126,20 +126,20 @@ def test_mistakes_are_named(model: Make) -> None:
     def wide(x: Any) -> Any:
         return x.astype(np.float64)
 
-    with pytest.raises(sx.InputError, match="com.example::Foo gave float64 of rank 1, expected float32 of rank 1"):
+    with pytest.raises(sx.InputError, match=r"com.example::Foo gave float64 of rank 1, expected float32 of rank 1"):
         sx.compile(made, ops=[wide])(x)
 
     @sx.op("com.example::Foo")
     def fails(x: Any) -> Any:
         raise RuntimeError("on purpose")
 
-    with pytest.raises(sx.InputError, match="function of com.example::Foo raised RuntimeError: on purpose"):
+    with pytest.raises(sx.InputError, match=r"function of com.example::Foo raised RuntimeError: on purpose"):
         sx.compile(made, ops=[fails])(x)
     body = sx.pointwise("com.example::Foo", reference=np.abs, body=lambda s, x, t: s.compare("gt", x, x, t))
-    with pytest.raises(sx.InputError, match="the body of com.example::Foo gave i1, expected a value of type f32"):
+    with pytest.raises(sx.InputError, match=r"the body of com.example::Foo gave i1, expected a value of type f32"):
         sx.compile(made, ops=[body])
     newer = sx.op("com.example::Foo", since=2)(np.abs)
-    with pytest.raises(sx.UnsupportedError, match="com.example::Foo"):
+    with pytest.raises(sx.UnsupportedError, match=r"com.example::Foo"):
         sx.compile(made, ops=[newer])
     with pytest.raises(ValueError, match="given twice"):
         sx.compile(made, ops=[wide, fails])
