@@ -22,7 +22,7 @@ from xdsl.ir.affine import AffineMap
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from ...dialects import kernel
-from ...dialects.dims import Dim, ShapeAttr
+from ...dialects.dims import Dim, ShapeAttr, as_dim
 from ...dialects.target import Target
 from ..body import Buffer, Splat, Storage, row_major
 from ..loop_builder import INDEX, LoopBuilder, ScratchSpace, flat
@@ -147,8 +147,12 @@ class _KernelLowering:
             if isinstance(op, kernel.TemplateOp):
                 items.append(op)
             elif isinstance(op, linalg.GenericOp) and any(r in self.storage or splat_value(r) is None for r in op.res):
-                items.extend(read_generics(op, self.shapes))
+                items.extend(g for g in read_generics(op, self.shapes) if self._writes(g))
         return items
+
+    def _writes(self, generic: Generic) -> bool:
+        """Whether any result has elements, as far as is known now."""
+        return any(as_dim(0) not in self.shapes[o.tensor] for o in generic.outputs)
 
     def _emit(self, step: Nest | kernel.TemplateOp) -> None:
         if isinstance(step, Nest):
