@@ -112,6 +112,12 @@ class LoadedProgram:
             raise InputError(f"no output named {_quoted(unknown)}; the outputs are {_quoted(self.output_names)}")
         return [results[self.output_names.index(name)] for name in names]
 
+    def run_in_order(self, values: Sequence[object]) -> list[Any]:
+        """All outputs, of all inputs in their order: the call with the least overhead."""
+        if len(values) != len(self.specs):
+            raise InputError(f"{len(values)} arguments, the model has {_count(len(self.specs), 'input')}")
+        return self._call(list(values))
+
     def run_into(self, outputs: Mapping[str, Array], feeds: Mapping[str, object]) -> None:
         """Runs the program and writes the named outputs into these arrays."""
         self.bind(feeds, outputs)()
@@ -276,7 +282,7 @@ class LoadedProgram:
     def allocate_output(self, context: Context, output: int, dims: Shape) -> int:
         """A new array for an output whose sizes only the run told."""
         name = self.output_names[output]
-        if any(dim < 0 for dim in dims):
+        if dims and min(dims) < 0:
             raise InputError(f"output '{name}' would have the sizes {dims}")
         try:
             array = np.empty(dims, self._output_types[output])

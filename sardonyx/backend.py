@@ -30,6 +30,8 @@ class SardonyxRep(base.BackendRep):
         self.outputs = [spec.name for spec in program.outputs]
         self.hosted: list[str] = sorted(set(program.explain().to_dict()["hosted"]))
         self._listed = list(listed)
+        self._count = len(self.inputs) if self.inputs == [spec.name for spec in program.inputs] else -1
+        """How many inputs there are, where the program takes them in the model's order; else -1."""
 
     def run(self, inputs: Any, **kwargs: Any) -> tuple[Any, ...]:
         """The outputs in the model's order.
@@ -38,6 +40,10 @@ class SardonyxRep(base.BackendRep):
         than the inputs without a default has those with one too, in the file's order.  None stands for an optional
         without a value.  Raises InputError for inputs that do not fit.
         """
+        if isinstance(inputs, list):
+            given: list[object] = inputs
+            if len(given) == self._count:
+                return tuple(self.program.loaded.run_in_order(given))
         if isinstance(inputs, Mapping):
             feed = dict(cast("Mapping[str, object]", inputs))
         else:

@@ -25,6 +25,7 @@ from .dialects import onnx
 from .dialects.target import Target
 from .frontend.exporter import export_model
 from .frontend.importer import import_model
+from .frontend.schema_functions import import_composed
 from .lowering.schedule import schedule
 from .ops import operator_table
 from .options import Options
@@ -78,7 +79,7 @@ def compile_fresh(
     """Compiles a model; also gives the seconds that each step took."""
     report("read", 0, 1)
     began = time.perf_counter()
-    module, weights = import_model(model)
+    module, weights = import_composed(model)
     overridable = keep_defaults(module, options.overridden)
     state = State(module, weights, target or host_target(), options, patterns, operators)
     seconds: dict[str, float] = {"import": time.perf_counter() - began}
@@ -292,7 +293,7 @@ def state_of(
     ops: Iterable[CustomOperator] = (),
 ) -> State:
     """A fresh compilation of a model, just imported."""
-    module, weights = import_model(model)
+    module, weights = import_composed(model)
     keep_defaults(module, ())
     options = Options(assume=tuple(assume), fuse=fuse, exact=exact)
     return State(module, weights, target or host_target(), options, patterns, operator_table(ops))
