@@ -24,7 +24,15 @@ from .kernels import conv_transpose, depthwise, winograd
 from .kernels.conv_plan import choose
 from .kernels.matmul import panel_columns
 from .kernels.operands import element_type, flag
-from .kernels.packing import pack_columns, pack_conv, pack_conv_transpose, pack_winograd
+from .kernels.packing import (
+    pack_columns,
+    pack_conv,
+    pack_conv_transpose,
+    pack_gates,
+    pack_recurrence,
+    pack_winograd,
+)
+from .kernels.recurrent import gate_blocks
 from .kernels.register_tile import Products
 from .kernels.window import Convolution, read_convolution
 from .loops.generics import shapes_of
@@ -44,19 +52,21 @@ def choose_packing(function: FuncOp, constant: Iterable[int], target: Target, ex
     candidates = set(constant)
     found: dict[int, Layout] = {}
     shapes = shapes_of(function).dims
+    arguments = tensor_arguments(function.body.block)
     for op in function.body.block.ops:
-        if not isinstance(op, kernel.TemplateOp) or op.template.data not in CHOOSE or len(op.inputs) < 2:
+        if not isinstance(op, kernel.TemplateOp):
             continue
-        weight = op.inputs[1]
-        if not isinstance(weight, BlockArgument) or weight.uses.get_length() != 1:
-            continue
-        number = tensor_arguments(function.body.block).index(weight)
-        if number not in candidates or element_type(weight) not in (f32, f64):
-            continue
-        dims = (shapes[op.inputs[0]], shapes[weight], shapes[op.results_[0]])
-        layout = CHOOSE[op.template.data](op, *dims, target, exact)
-        if layout is not None:
-            found[number] = layout
+        for place, choice in CHOOSE.get(op.template.data, {}).items():
+            weight = op.inputs[place]
+            if not isinstance(weight, BlockArgument) or weight.uses.get_length() != 1:
+                continue
+            number = arguments.index(weight)
+            if number not in candidates or element_type(weight) not in (f32, f64):
+                continue
+            dims = (shapes[op.inputs[0]], shapes[weight], shapes[op.results_[0]])
+            layout = choice(op, *dims, target, exact)
+            if layout is not None:
+                found[number] = layout
     return found
 
 
@@ -99,11 +109,30 @@ def tile_numbers(convolution: Convolution, products: Products, target: Target) -
 
 Choice: TypeAlias = Callable[[kernel.TemplateOp, Dims, Dims, Dims, Target, bool], "Layout | None"]
 
-CHOOSE: dict[str, Choice] = {
-    "matmul": choose_matmul,
-    "conv": choose_conv,
-    "conv_transpose": choose_conv_transpose,
+
+def choose_gates(op: kernel.TemplateOp, x: Dims, w: Dims, y: Dims, target: Target, exact: bool) -> Layout | None:
+    """(panel): the weights of a recurrence's product with its input."""
+    return "gates", (panel_columns(Products(element_type(op.inputs[1])), w[1], target),)
+
+
+def choose_recurrence(op: kernel.TemplateOp, x: Dims, r: Dims, y: Dims, target: Target, exact: bool) -> Layout | None:
+    """(lanes, then first gate, gates and vectors of units of each block)"""
+    blocks = gate_blocks(op.template.data, flag(op, "linear_before_reset"))
+    numbers = [n for b in blocks for n in (b.gates[0], len(b.gates), b.units)]
+    return "recurrence", (target.lanes(Products(element_type(op.inputs[2])).bytes), *numbers)
+
+
+RECURRENT: dict[int, Choice] = {1: choose_gates, 2: choose_recurrence}
+
+CHOOSE: dict[str, dict[int, Choice]] = {
+    "matmul": {1: choose_matmul},
+    "conv": {1: choose_conv},
+    "conv_transpose": {1: choose_conv_transpose},
+    "lstm": RECURRENT,
+    "gru": RECURRENT,
+    "rnn": RECURRENT,
 }
+"""By template and the place of an operand."""
 
 
 def pack(layout: Layout, array: Array) -> Array:
@@ -114,9 +143,18 @@ def pack(layout: Layout, array: Array) -> Array:
         return pack_columns(array.T if transposed else array, panel)
     if name == "winograd":
         return pack_winograd(array, numbers[0])
+    if name == "gates":
+        return pack_gates(array, numbers[0])
+    if name == "recurrence":
+        return pack_recurrence(array, blocks_of(numbers), numbers[0])
     rows, vectors, pixels, lanes, groups = numbers
     function = pack_conv if name == "conv" else pack_conv_transpose
     return function(array, groups, rows, vectors * lanes, bool(pixels))
+
+
+def blocks_of(numbers: tuple[int, ...]) -> list[tuple[int, int, int]]:
+    """The blocks in the numbers of a recurrence's layout."""
+    return [(numbers[i], numbers[i + 1], numbers[i + 2]) for i in range(1, len(numbers), 3)]
 
 
 def packed_attribute(layouts: dict[int, Layout]) -> Attribute:
@@ -207,9 +245,26 @@ def tell_winograd(config: dict[str, Attribute], shape: Sequence[int], numbers: t
     return winograd.PATCH * -(-shape[0] // rows) * rows * shape[1]
 
 
+def tell_gates(config: dict[str, Attribute], shape: Sequence[int], numbers: tuple[int, ...]) -> int:
+    [panel] = numbers
+    config["w_panel"] = IntegerAttr(panel, i64)
+    return shape[0] * -(-shape[1] // panel) * panel * shape[2]
+
+
+def tell_recurrence(config: dict[str, Attribute], shape: Sequence[int], numbers: tuple[int, ...]) -> int:
+    config["r_packed"] = IntegerAttr(1, i64)
+    lanes, hidden = numbers[0], shape[2]
+    steps = -(-hidden // lanes) * lanes
+    return shape[0] * sum(
+        -(-hidden // (units * lanes)) * steps * count * units * lanes for _, count, units in blocks_of(numbers)
+    )
+
+
 TELL: dict[str, Callable[[dict[str, Attribute], Sequence[int], tuple[int, ...]], int]] = {
     "matmul": tell_matmul,
     "conv": tell_conv,
     "conv_transpose": tell_conv_transpose,
     "winograd": tell_winograd,
+    "gates": tell_gates,
+    "recurrence": tell_recurrence,
 }

@@ -468,7 +468,7 @@ class MatmulBuilder:
             for p in range(plan.panels):
                 panel = group * plan.panels + p
                 panel = panel if plan.panels == 1 else panel.min(last)
-                starts.append((panel * depth + self.depth_start) * factor.panel)
+                starts.append((panel * depth + self.depth_start) * factor.panel + factor.offset)
             return factor.buffer, starts, e.ix(factor.panel), []
         if not self.columns_in_place:
             starts = [self.steps * (p * plan.panel) for p in range(plan.panels)]

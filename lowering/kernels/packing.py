@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -57,3 +58,30 @@ def pack_winograd(weights: NDArray[Any], rows: int) -> NDArray[Any]:
     """[M, C, 3, 3] -> flat [16, ceil(M / rows), C, rows]: G w G^T, computed in f64 and rounded once."""
     points = np.einsum("ik,mckl,jl->ijmc", _POINTS, weights.astype(np.float64), _POINTS)
     return pack_rows(points.reshape(16, *weights.shape[:2]).astype(weights.dtype), rows)
+
+
+def pack_gates(weights: NDArray[Any], panel: int) -> NDArray[Any]:
+    """[directions, gates * H, inputs] as a recurrence's product with its input reads it: panels of each direction."""
+    return np.concatenate([pack_columns(w.T, panel) for w in weights])
+
+
+def pack_recurrence(weights: NDArray[Any], blocks: Sequence[tuple[int, int, int]], lanes: int) -> NDArray[Any]:
+    """[directions, gates * H, H] as the steps of a recurrence read it.
+
+    A block is (first gate, gates, vectors of units).  Flat: for each direction and block [block of units, pass, hidden
+    unit (whole vectors of them), vector of the pass, lane], see `recurrent`.
+    """
+    directions, rows, hidden = weights.shape
+    gates = weights.reshape(directions, rows // hidden, hidden, hidden)
+    steps = -(-hidden // lanes) * lanes
+    parts: list[NDArray[Any]] = []
+    for direction in gates:
+        for first, count, units in blocks:
+            width = units * lanes
+            tiles = -(-hidden // width)
+            padded = np.zeros((count, tiles * width, steps), weights.dtype)
+            padded[:, :hidden, :hidden] = direction[first : first + count]
+            split = padded.reshape(count, tiles, units, lanes, steps).transpose(1, 0, 2, 4, 3)
+            passes = split.reshape(tiles, count * units // 2, 2, steps, lanes).transpose(0, 1, 3, 2, 4)
+            parts.append(np.ascontiguousarray(passes).reshape(-1))
+    return np.concatenate(parts)

@@ -4,6 +4,9 @@ The input's part of the gates, for all steps at once, is one matrix product into
 tile computes some samples' gates for a block of hidden units: the recurrence weights are packed so that the gates of
 the same units are neighbouring vectors, and the cell's formula runs on them where they are stored.  A sum over the
 hidden units is one chain, so that a sample's bits do not depend on the batch.  States are kept in f32 (f64 for f64).
+
+Config as the operators' attributes; with `w_panel`, W was a constant and is `packing.pack_gates(W, w_panel)`, with
+`r_packed`, R was one and is `packing.pack_recurrence(R, gate_blocks(..), lanes)`, each with one axis.
 """
 
 from __future__ import annotations
@@ -16,13 +19,14 @@ from typing import ClassVar
 from xdsl.ir import SSAValue
 
 from ...dialects import kernel
-from ...dialects.dims import as_dim
+from ...dialects.dims import Dim, as_dim
 from ..loop_builder import Scalar
 from ..policy import GRAIN_CYCLES
 from ..template import TemplateContext
 from .activations import Function, functions, like
 from .emit import Ix
 from .matmul import Factor, MatmulBuilder, Problem, choose
+from .operands import flag, number
 from .operator import Operator
 from .panels import pack_across, slack
 from .register_tile import Factors, Products, RegisterTile, largest_rows
@@ -49,6 +53,17 @@ class GateBlock:
         return len(self.gates) * self.units
 
 
+def gate_blocks(template: str, linear_before_reset: bool = False) -> list[GateBlock]:
+    """What the tiles of one step compute."""
+    if template == "lstm":
+        return [GateBlock((0, 1, 2, 3), 1)]
+    if template == "rnn":
+        return [GateBlock((0,), 2)]
+    if linear_before_reset:
+        return [GateBlock((0, 1, 2), 2)]
+    return [GateBlock((0, 1), 1), GateBlock((2,), 2)]
+
+
 class Recurrent(ABC):
     """One operator. `GATES` is the number of gates in W, `DEFAULT` one direction's activations."""
 
@@ -56,21 +71,23 @@ class Recurrent(ABC):
     DEFAULT: ClassVar[tuple[str, ...]]
 
     def __init__(self, context: TemplateContext, op: kernel.TemplateOp) -> None:
-        self.context = context
+        self.context, self.op = context, op
         self.operator = Operator(context, op)
         self.e = self.operator.e
         self.layout = self.operator.attr("layout", 0)
-        x, r = self.operator.dims(X), self.operator.dims(R)
+        x = self.operator.dims(X)
+        self.w_panel, self.r_packed = number(op, "w_panel"), flag(op, "r_packed")
         self.steps_dim, self.batch_dim = (x[1], x[0]) if self.layout else (x[0], x[1])
-        self.depth_dim, self.hidden_dim = x[2], r[2]
-        self.directions = r[0].value
+        result = next(i for i in range(3) if self.operator.has_result(i))
+        self.depth_dim, self.hidden_dim = x[2], self.operator.result_dims(result)[-1]
+        self.directions = 2 if self.operator.attr("direction", "forward") == "bidirectional" else 1
         self.products = Products(self.operator.kind(X).ir)
         self.lanes = self.e.target.lanes(self.products.bytes)
         e = self.e
         self.steps, self.batch, self.hidden = e.dim(self.steps_dim), e.dim(self.batch_dim), e.dim(self.hidden_dim)
         self.state_size = self.batch * self.hidden
         # packing writes whole chunks
-        self.panel_steps = (r[2] + (self.lanes - 1)) // self.lanes * self.lanes
+        self.panel_steps = (self.hidden_dim + (self.lanes - 1)) // self.lanes * self.lanes
         names = self.operator.attr("activations") or list(self.DEFAULT) * self.directions
         alphas, betas = self.operator.attr("activation_alpha", []), self.operator.attr("activation_beta", [])
         per = len(self.DEFAULT)
@@ -79,9 +96,9 @@ class Recurrent(ABC):
 
     # What an operator adds
 
-    @abstractmethod
     def blocks(self) -> list[GateBlock]:
         """The tiles of one step, in order; a later one needs the earlier ones of all units."""
+        return gate_blocks(self.op.template.data, bool(self.operator.attr("linear_before_reset", 0)))
 
     @abstractmethod
     def cell(self, place: Place, block: int, gates: list[SSAValue]) -> None:
@@ -162,14 +179,22 @@ class Place:
         return self.direction.step
 
 
+@dataclass(frozen=True)
+class Panels:
+    """Packed recurrence weights of a block: from an offset of a buffer on."""
+
+    buffer: SSAValue
+    at: Ix
+
+
 class Direction:
     """One direction of an operator."""
 
-    def __init__(self, recurrent: Recurrent, number: int) -> None:
-        self.r, self.number, self.e = recurrent, number, recurrent.e
+    def __init__(self, recurrent: Recurrent, number_: int) -> None:
+        self.r, self.number, self.e = recurrent, number_, recurrent.e
         kind = recurrent.operator.attr("direction", "forward")
-        self.backwards = kind == "reverse" or number == 1
-        self.functions: list[Function] = recurrent.functions[number]
+        self.backwards = kind == "reverse" or number_ == 1
+        self.functions: list[Function] = recurrent.functions[number_]
         self.tile_blocks = recurrent.blocks()
 
     def build(self) -> None:
@@ -181,13 +206,13 @@ class Direction:
         self.extra = context.scratch(sums, r.batch_dim * r.hidden_dim)
         self.start(self.h, INITIAL_H)
         self.start(self.c, INITIAL_C)
-        packed = [self.pack(block) for block in self.tile_blocks]
+        packed = [self.panels(number) for number in range(len(self.tile_blocks))]
         with e.loop(0, r.steps) as loop:
             self.step = r.steps - 1 - loop.index if self.backwards else loop.index
             self.old = loop.index % 2 * r.state_size
             self.new = (loop.index + 1) % 2 * r.state_size
-            for number, panels in enumerate(packed):
-                self.tiles(number, panels)
+            for block, panels in enumerate(packed):
+                self.tiles(block, panels)
         self.deliver(Y_H, self.h, r.steps % 2 * r.state_size)
         self.deliver(Y_C, self.c, e.ix(0))
 
@@ -200,8 +225,12 @@ class Direction:
         bias = self.bias()
         one = e.ix(1)
         row_factor = Factor(r.operator.buffer(X), depth, one)
-        start = depth * width * self.number
-        column_factor = Factor(r.operator.buffer(W), depth, one, offset=start)
+        panel = r.w_panel
+        if panel is None:
+            column_factor = Factor(r.operator.buffer(W), depth, one, offset=depth * width * self.number)
+        else:
+            each = e.dim((columns + (panel - 1)) // panel * panel * r.depth_dim)
+            column_factor = Factor(r.operator.buffer(W), one, one, (), panel, each * self.number)
         problem = Problem((), rows, columns, r.depth_dim, row_factor, column_factor, (0,), (rows,), 1, 2)
 
         def sink(value: SSAValue, indices: Sequence[Scalar], mask: SSAValue | None, axis: int) -> None:
@@ -210,7 +239,7 @@ class Direction:
                 value = e.add(value, e.load_vector(bias, column, r.lanes, mask))
             e.store_vector(value, self.projected, e.ix(indices[0]) * width + column, mask)
 
-        plan = choose(r.products, rows, columns, context.target)
+        plan = choose(r.products, rows, columns, context.target, panel)
         MatmulBuilder(e, context, problem, r.products, plan, sink).build()
 
     def bias(self) -> SSAValue | None:
@@ -284,13 +313,29 @@ class Direction:
 
     # The recurrence
 
+    def block_size(self, block: GateBlock) -> Dim:
+        """Elements of a block's panels."""
+        r = self.r
+        width = block.units * r.lanes
+        return (r.hidden_dim + (width - 1)) // width * r.panel_steps * (block.vectors * r.lanes)
+
+    def panels(self, number: int) -> Panels:
+        """The recurrence weights of a block: packed as a constant, or now."""
+        r, e = self.r, self.e
+        if not r.r_packed:
+            return Panels(self.pack(self.tile_blocks[number]), e.ix(0))
+        sizes = [self.block_size(block) for block in self.tile_blocks]
+        before = as_dim(0)
+        for size in (*sizes * self.number, *sizes[:number]):
+            before = before + size
+        return Panels(r.operator.buffer(R), e.dim(before))
+
     def pack(self, block: GateBlock) -> SSAValue:
         """[block of units, pass, hidden unit, vector of the pass, lane] from R [gate, unit, hidden unit]."""
         r, e = self.r, self.e
         width, pitch = block.units * r.lanes, PASS * r.lanes
         count = r.hidden.ceildiv(width)
-        size = (r.hidden_dim + (width - 1)) // width * r.panel_steps * (block.vectors * r.lanes)
-        packed = r.context.scratch(r.products.sums, size)
+        packed = r.context.scratch(r.products.sums, self.block_size(block))
         steps = e.dim(r.panel_steps)
         source = r.operator.buffer(R)
         grain = e.ix(GRAIN_CYCLES) // (r.hidden * 4).max(1) + 1
@@ -311,7 +356,7 @@ class Direction:
         """The gate at a place of a block: they are consecutive."""
         return index + block.gates[0]
 
-    def tiles(self, number: int, panels: SSAValue) -> None:
+    def tiles(self, number: int, panels: Panels) -> None:
         """One step's tiles of samples by units.  A few samples take all gates at once, more of them two vectors."""
         r, e = self.r, self.e
         block, registers = self.tile_blocks[number], e.target.vector_registers
@@ -329,7 +374,7 @@ class Direction:
         else:
             self.all_tiles(number, panels, RegisterTile(-(-batch // -(-batch // most)), PASS, r.lanes))
 
-    def all_tiles(self, number: int, panels: SSAValue, tile: RegisterTile) -> None:
+    def all_tiles(self, number: int, panels: Panels, tile: RegisterTile) -> None:
         """The tiles, in parallel, those of the same units one after the other."""
         r, e = self.r, self.e
         block = self.tile_blocks[number]
@@ -370,7 +415,7 @@ class Direction:
         self,
         number: int,
         tile: RegisterTile,
-        panels: SSAValue,
+        panels: Panels,
         states: SSAValue | None,
         sample: Ix,
         unit_tile: Ix,
@@ -384,7 +429,7 @@ class Direction:
         rows = [((sample + i).min(last)) * r.hidden + offset for i in range(tile.rows)]
         pitch = PASS * r.lanes
         size = e.dim(r.panel_steps) * pitch
-        start = unit_tile * (size * (block.vectors // PASS))
+        start = unit_tile * (size * (block.vectors // PASS)) + panels.at
 
         def scalar(k: Ix, i: int) -> SSAValue:
             if states is None:
@@ -397,8 +442,8 @@ class Direction:
             for v in range(first, first + tile.vectors):
                 at = k * pitch + (start + size * (v // PASS)) + v % PASS * r.lanes
                 if states is not None:
-                    e.prefetch(panels, at + PREFETCH_STEPS * pitch)
-                vectors.append(e.load_vector(panels, at, r.lanes))
+                    e.prefetch(panels.buffer, at + PREFETCH_STEPS * pitch)
+                vectors.append(r.products.load_vector(e, panels.buffer, at, r.lanes))
             return vectors, lambda i: scalar(k, i)
 
         return tile.accumulate(e, r.products, [r.hidden], factors)
@@ -434,9 +479,6 @@ class Rnn(Recurrent):
 
     GATES, DEFAULT = 1, ("Tanh",)
 
-    def blocks(self) -> list[GateBlock]:
-        return [GateBlock((0,), 2)]
-
     def cell(self, place: Place, block: int, gates: list[SSAValue]) -> None:
         e = self.e
         [f] = place.direction.functions
@@ -454,11 +496,6 @@ class Gru(Recurrent):
 
     def joins_biases(self, gate: int) -> bool:
         return gate < 2 or not self.linear
-
-    def blocks(self) -> list[GateBlock]:
-        if self.linear:
-            return [GateBlock((0, 1, 2), 2)]
-        return [GateBlock((0, 1), 1), GateBlock((2,), 2)]
 
     def cell(self, place: Place, block: int, gates: list[SSAValue]) -> None:
         e, d = self.e, place.direction
@@ -487,9 +524,6 @@ class Lstm(Recurrent):
     """Gates i, o, f, c; c' = f c + i g(..), h = o h(c')."""
 
     GATES, DEFAULT = 4, ("Sigmoid", "Tanh", "Tanh")
-
-    def blocks(self) -> list[GateBlock]:
-        return [GateBlock((0, 1, 2, 3), 1)]
 
     def cell(self, place: Place, block: int, gates: list[SSAValue]) -> None:
         e, d = self.e, place.direction
