@@ -73,8 +73,9 @@ def widen(op: onnx.OnnxOp, wide: dict[SSAValue, SSAValue], weights: WeightStore)
         block.insert_op_before(narrow, op)
         old.replace_all_uses_with(narrow.results[0])
         wide[narrow.results[0]] = result
-    if (names := op.attributes.get("onnx.names")) is not None:
-        new.attributes["onnx.names"] = names
+    for name in ("onnx.names", "dims.binds"):
+        if (kept := op.attributes.get(name)) is not None:
+            new.attributes[name] = kept
     op.detach()
     op.erase()
 
