@@ -32,6 +32,7 @@ from .rewrites.group import assumed_symbols
 from .rewrites.infer import infer_shapes
 from .rewrites.outline import outline
 from .rewrites.simplify import simplify
+from .rewrites.simplify.half import widen_half
 from .rewrites.simplify.redundancy import eliminate_dead_code
 from .rewrites.trees import LowerTrees
 from .rewrites.upgrade import upgrade_opset
@@ -117,6 +118,12 @@ def check_assumptions(state: State) -> None:
 
 def _simplify(state: State) -> None:
     simplify(state.module, state.weights, facts=state.facts, exact=state.options.exact)
+
+
+def _widen(state: State) -> None:
+    """Not part of simplification, which other tools use: the casts that it needs are no simpler model."""
+    if not state.options.exact and widen_half(state.module, state.weights):
+        simplify(state.module, state.weights, facts=state.facts)
 
 
 def _user_patterns(state: State) -> None:
@@ -232,6 +239,7 @@ PIPELINE: tuple[Stage, ...] = (
             ("check-operators", _check_operators),
             ("infer-shapes", _infer),
             ("simplify", _simplify),
+            ("widen-half", _widen),
             ("patterns", _user_patterns),
             ("lower-trees", _trees),
             ("bodies", _bodies),

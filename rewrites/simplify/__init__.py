@@ -12,7 +12,6 @@ from ..driver import Firing, Pattern, apply_patterns
 from .batch_norm import FoldBatchNormIntoConv
 from .control_flow import InlineKnownIf
 from .fold import fold_constants
-from .half import widen_half
 from .identity import IDENTITIES
 from .redundancy import eliminate_common_subexpressions, eliminate_dead_code
 
@@ -34,8 +33,6 @@ def simplify(
     """
     rules: Sequence[Pattern] = EXACT if exact else (*EXACT, *ROUNDING, FoldBatchNormIntoConv(weights))
     log: list[Firing] = apply_patterns(module, [InlineKnownIf()])  # first: what cannot run need not have types
-    if not exact:
-        log += widen_half(module, weights)
     for _ in range(MAX_ROUNDS):
         fired = apply_patterns(module, rules)
         fired += fold_constants(module, weights)
