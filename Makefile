@@ -28,13 +28,13 @@ demo: $(VENV)/stamp-base ## compile and run a real model through every level
 	@$(BIN)/python examples/demo.py
 
 test: $(VENV)/stamp-test ## all tests; the long suites by a fifth (which fifth, the commit's hash says), under 25 minutes on 2 cores
-	$(BIN)/python -m pytest -q -n 2 --dist loadfile --fifth
+	$(BIN)/python -m pytest -q -n 2 --dist worksteal --fifth
 
 test-fast: $(VENV)/stamp-test ## the tests that take no time, under 90 s
-	$(BIN)/python -m pytest -q -n 2 --dist loadfile -m "not slow"
+	$(BIN)/python -m pytest -q -n 2 --dist worksteal -m "not slow"
 
 test-all: $(VENV)/stamp-test ## every test, with an empty cache
-	SARDONYX_CACHE=$$(mktemp -d) $(BIN)/python -m pytest -q -n 2 --dist loadfile
+	SARDONYX_CACHE=$$(mktemp -d) $(BIN)/python -m pytest -q -n 2 --dist worksteal
 
 check: $(VENV)/stamp-check ## ruff, pyright (strict), import contracts, and what the wheel holds
 	$(BIN)/ruff check .
