@@ -12,7 +12,7 @@ from math import prod
 from typing import Any, TypeAlias
 
 import numpy as np
-from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, IntegerAttr, StringAttr, TensorType, f32, f64, i64
+from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, IntegerAttr, StringAttr, TensorType, f32, f64, i8, i64
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Attribute, Block, BlockArgument
 from xdsl.rewriter import Rewriter
@@ -20,15 +20,19 @@ from xdsl.rewriter import Rewriter
 from ..dialects import kernel
 from ..dialects.dims import Dim, ShapeAttr, as_dim, tensor_type
 from ..dialects.target import Target
-from .kernels import conv_transpose, depthwise, winograd
-from .kernels.conv_plan import choose
+from .kernels import conv_transpose, depthwise, integer_conv, winograd
+from .kernels.byte_panels import DotProducts
+from .kernels.conv_plan import choose, choose_rows
 from .kernels.matmul import panel_columns
 from .kernels.operands import element_type, flag
+from .kernels.operator import formal_kind, known_number
 from .kernels.packing import (
     pack_columns,
     pack_conv,
     pack_conv_transpose,
     pack_gates,
+    pack_quad_columns,
+    pack_quad_conv,
     pack_recurrence,
     pack_winograd,
 )
@@ -61,7 +65,7 @@ def choose_packing(function: FuncOp, constant: Iterable[int], target: Target, ex
             if not isinstance(weight, BlockArgument) or weight.uses.get_length() != 1:
                 continue
             number = arguments.index(weight)
-            if number not in candidates or element_type(weight) not in (f32, f64):
+            if number not in candidates or element_type(weight) not in (f32, f64, i8):
                 continue
             dims = (shapes[op.inputs[0]], shapes[weight], shapes[op.results_[0]])
             layout = choice(op, *dims, target, exact)
@@ -72,7 +76,7 @@ def choose_packing(function: FuncOp, constant: Iterable[int], target: Target, ex
 
 def choose_matmul(op: kernel.TemplateOp, a: Dims, b: Dims, c: Dims, target: Target, exact: bool) -> Layout | None:
     """(panel, whether b is stored transposed): b's columns in panels."""
-    if len(b) != 2:
+    if len(b) != 2 or element_type(op.inputs[1]) == i8:
         return None
     columns = b[0] if flag(op, "trans_b") else b[1]
     if not columns.is_const or columns.value < 2:
@@ -122,6 +126,26 @@ def choose_recurrence(op: kernel.TemplateOp, x: Dims, r: Dims, y: Dims, target: 
     return "recurrence", (target.lanes(Products(element_type(op.inputs[2])).bytes), *numbers)
 
 
+def choose_quad_columns(op: kernel.TemplateOp, a: Dims, b: Dims, c: Dims, target: Target, exact: bool) -> Layout | None:
+    """(panel): the columns of an integer product."""
+    if len(b) != 2 or not b[1].is_const or b[1].value < 2:
+        return None
+    return "quad_columns", (panel_columns(DotProducts(), b[1], target),)
+
+
+def choose_quad_conv(weight: int, zero: int) -> Choice:
+    """The choice for an integer convolution; `weight` and `zero` are the formal operands of w and its zero point."""
+
+    def choice(op: kernel.TemplateOp, x: Dims, w: Dims, y: Dims, target: Target, exact: bool) -> Layout | None:
+        """(rows, vectors, groups)"""
+        convolution = integer_conv.read_convolution(op, x, w, y)
+        extra = integer_conv.may_have_zero(formal_kind(op, weight), known_number(op, zero))
+        tile = choose_rows(convolution, DotProducts(rows_signed=True), target, extra)
+        return "quad_conv", (tile.rows - extra, tile.vectors, convolution.groups)
+
+    return choice
+
+
 RECURRENT: dict[int, Choice] = {1: choose_gates, 2: choose_recurrence}
 
 CHOOSE: dict[str, dict[int, Choice]] = {
@@ -131,6 +155,10 @@ CHOOSE: dict[str, dict[int, Choice]] = {
     "lstm": RECURRENT,
     "gru": RECURRENT,
     "rnn": RECURRENT,
+    "matmulinteger": {1: choose_quad_columns},
+    "qlinearmatmul": {3: choose_quad_columns},
+    "convinteger": {1: choose_quad_conv(1, 3)},
+    "qlinearconv": {3: choose_quad_conv(3, 5)},
 }
 """By template and the place of an operand."""
 
@@ -145,6 +173,10 @@ def pack(layout: Layout, array: Array) -> Array:
         return pack_winograd(array, numbers[0])
     if name == "gates":
         return pack_gates(array, numbers[0])
+    if name == "quad_columns":
+        return pack_quad_columns(array, numbers[0])
+    if name == "quad_conv":
+        return pack_quad_conv(array, numbers[2], numbers[0])
     if name == "recurrence":
         return pack_recurrence(array, blocks_of(numbers), numbers[0])
     rows, vectors, pixels, lanes, groups = numbers
@@ -260,11 +292,27 @@ def tell_recurrence(config: dict[str, Attribute], shape: Sequence[int], numbers:
     )
 
 
+def tell_quad_columns(config: dict[str, Attribute], shape: Sequence[int], numbers: tuple[int, ...]) -> int:
+    [panel] = numbers
+    config["panel"] = IntegerAttr(panel, i64)
+    columns = -(-shape[1] // panel) * panel
+    return -(-shape[0] // 4) * 4 * columns + 4 * columns
+
+
+def tell_quad_conv(config: dict[str, Attribute], shape: Sequence[int], numbers: tuple[int, ...]) -> int:
+    rows, vectors, groups = numbers
+    config["packed"] = ArrayAttr([IntegerAttr(n, i64) for n in (rows, vectors)])
+    config.setdefault("kernel_shape", ShapeAttr(tuple(map(as_dim, shape[2:]))))
+    return groups * -(-(shape[0] // groups) // rows) * rows * -(-shape[1] // 4) * 4 * prod(shape[2:])
+
+
 TELL: dict[str, Callable[[dict[str, Attribute], Sequence[int], tuple[int, ...]], int]] = {
     "matmul": tell_matmul,
     "conv": tell_conv,
     "conv_transpose": tell_conv_transpose,
     "winograd": tell_winograd,
     "gates": tell_gates,
+    "quad_columns": tell_quad_columns,
+    "quad_conv": tell_quad_conv,
     "recurrence": tell_recurrence,
 }

@@ -5,7 +5,7 @@ tap in each of the weights, as s8.  Zero points are taken off as in `integer_pro
 point.  Where the weights may have a zero point, a tile has one row of ones more, whose sums are those of the inputs.
 
 Config as the operators' attributes; with `packed` = [rows, vectors] w was a constant and is
-`packing.pack_quad_conv(w, group, rows)`, one axis, and `kernel_shape` is there.
+`packing.pack_quad_conv(w, group, rows)`: bytes, one axis; `kernel_shape` is there.
 """
 
 from __future__ import annotations
@@ -18,12 +18,13 @@ from xdsl.ir import SSAValue
 from ...dialects import kernel
 from ...dialects.dims import Dim, as_dim
 from ..template import TemplateContext
-from .byte_panels import FLIP, DotProducts, scratch_of_quads, zipped
+from ..tensor.element_kinds import Element
+from .byte_panels import FLIP, DotProducts, as_bytes, ones, scratch_of_quads, zipped
 from .conv import ConvBuilder
 from .conv_plan import ConvPlan, choose_rows, plan_of
 from .emit import Emitter, Ix, plain
 from .integer_product import Parameter, Requantizer, widened
-from .operands import dims_list, integers
+from .operands import dims_list, integers, number, text
 from .operator import Operator
 from .phase_image import PhaseImage
 from .register_tile import RegisterTile
@@ -110,7 +111,7 @@ class IntegerConvBuilder(ConvBuilder):
         self.w_flip = operator.kind(self.weight).kind == "u"
         self.flat = False
         self.reads_input = False
-        self.extra_row = may_have_zero(operator, self.weight, self.w_zero)
+        self.extra_row = may_have_zero(operator.kind(self.weight), self.w_zero.known())
         self.height = self.tile.rows - self.extra_row
 
     @property
@@ -173,6 +174,10 @@ class IntegerConvBuilder(ConvBuilder):
         e.nest(extents, [], pack)
         return scratch_of_quads(e, bytes_, e.dim(size))
 
+    def packed_weights(self) -> SSAValue:
+        size = self.o.dims(self.weight)[0] // 4
+        return scratch_of_quads(self.e, self.o.buffer(self.weight), self.e.dim(size))
+
     def write_tables(self) -> None:
         super().write_tables()
         self.sum_weights()
@@ -181,17 +186,15 @@ class IntegerConvBuilder(ConvBuilder):
         """The sums of each output channel's weights."""
         e, c, height, lanes = self.e, self.convolution, self.height, self.tile.lanes
         tiles = (c.rows + (height - 1)) // height * c.groups
-        self.weight_sums = self.context.scratch(i32, tiles * height + lanes)
-        with e.loop(0, e.dim(tiles)) as loop, e.loop(0, height) as rows:
-            start = loop.index * (self.steps * height) + rows.index
-            with e.loop(0, self.steps, carried=[e.constant(0, i32)]) as steps:
-                quad = e.load(self.weights, steps.index * height + start)
-                total = steps.carried[0]
-                for i in range(4):
-                    left = e.bits("shl", quad, e.constant(24 - 8 * i, i32))
-                    total = e.add(total, e.bits("shrsi", left, e.constant(24, i32)))
-                steps.carry([total])
-            e.store(steps.results[0], self.weight_sums, loop.index * height + rows.index)
+        self.weight_sums = self.context.scratch(i32, tiles * height)
+        with e.loop(0, e.dim(tiles)) as loop:
+            for first in range(0, height, lanes):
+                mask = e.mask(height - first, lanes)
+                start = loop.index * (self.steps * height) + first
+                with e.loop(0, self.steps, carried=[e.constant(0, i32, lanes)]) as steps:
+                    quads = e.load_vector(self.weights, steps.index * height + start, lanes, mask)
+                    steps.carry([e.dot("u8s8", steps.carried[0], ones(e), as_bytes(e, quads))])
+                e.store_vector(steps.results[0], self.weight_sums, loop.index * height + first, mask)
 
     def weight_scalar(self, weight: Ix, r: int) -> SSAValue:
         if self.extra_row and r == self.tile.rows - 1:
@@ -223,36 +226,35 @@ class IntegerConvBuilder(ConvBuilder):
         return self.finish(value, indices, mask)
 
 
-def may_have_zero(operator: Operator, weight: int, zero: Parameter) -> bool:
-    """Whether packed weights may have a zero point that is not 0."""
-    shift = -FLIP if operator.kind(weight).kind == "u" else 0
-    known = zero.known()
-    return known is None or known + shift != 0
+def may_have_zero(kind: Element, zero: float | None) -> bool:
+    """Whether packed weights may have a zero point that is not 0; `zero` is None where it is not known."""
+    shift = -FLIP if kind.kind == "u" else 0
+    return zero is None or zero + shift != 0
 
 
-def convolution_of(operator: Operator, x: int, w: int) -> Convolution:
-    """The geometry, from the operator's attributes."""
+def read_convolution(
+    op: kernel.TemplateOp, x: tuple[Dim, ...], w: tuple[Dim, ...] | None, result: tuple[Dim, ...]
+) -> Convolution:
+    """The geometry, from the operator's attributes; w None where it is packed."""
     from ..tensor.templates import resolved_pads
 
-    dims, result = operator.dims(x), operator.result_dims(0)
-    rank = len(dims) - 2
-    kernel_shape = dims_list(operator.op, "kernel_shape") or operator.dims(w)[2:]
-    strides = operator.attr("strides") or [1] * rank
-    dilations = operator.attr("dilations") or [1] * rank
-    auto_pad = operator.attr("auto_pad", "NOTSET")
-    pads = resolved_pads(auto_pad, operator.attr("pads"), dims, kernel_shape, strides, dilations)
-    axes = tuple(
-        Axis(dims[2 + i], result[2 + i], kernel_shape[i], strides[i], dilations[i], pads[i]) for i in range(rank)
-    )
-    group = operator.attr("group", 1)
-    return Convolution(dims[0], group, dims[1] // group, result[1] // group, Windows(axes))
+    rank = len(x) - 2
+    kernel_shape = dims_list(op, "kernel_shape") or (w[2:] if w is not None else ())
+    strides = integers(op, "strides") or [1] * rank
+    dilations = integers(op, "dilations") or [1] * rank
+    auto_pad = text(op, "auto_pad", "NOTSET")
+    pads = resolved_pads(auto_pad, integers(op, "pads") or None, x, kernel_shape, strides, dilations)
+    axes = tuple(Axis(x[2 + i], result[2 + i], kernel_shape[i], strides[i], dilations[i], pads[i]) for i in range(rank))
+    group = number(op, "group") or 1
+    return Convolution(x[0], group, x[1] // group, result[1] // group, Windows(axes))
 
 
 def emit(operator: Operator, operands: tuple[int, int], zeros: tuple[Parameter, Parameter], finish: Finish) -> None:
-    convolution = convolution_of(operator, *operands)
-    products, target = DotProducts(rows_signed=True), operator.context.target
-    extra = may_have_zero(operator, operands[1], zeros[1])
     packed = integers(operator.op, "packed")
+    w = None if packed else operator.dims(operands[1])
+    convolution = read_convolution(operator.op, operator.dims(operands[0]), w, operator.result_dims(0))
+    products, target = DotProducts(rows_signed=True), operator.context.target
+    extra = may_have_zero(operator.kind(operands[1]), zeros[1].known())
     if packed:
         tile = RegisterTile(packed[0] + extra, packed[1], target.lanes(4))
     else:

@@ -7,6 +7,8 @@ in the same forms,
 
 so the matmul template runs on quads of bytes, and the sums of rows and columns are taken where they are packed.
 `qlinearmatmul` scales in f64, which holds every sum exactly, and rounds once, half to even.
+
+With the config `panel`, b was a constant of two axes and is `packing.pack_quad_columns(b, panel)`: bytes, one axis.
 """
 
 from __future__ import annotations
@@ -26,7 +28,8 @@ from ..tensor.element_kinds import Element
 from .byte_panels import FLIP, BytePacker, DotProducts, as_bytes, ones, scratch_of_quads
 from .emit import F64, Emitter, Ix
 from .matmul import MOST_GROUPS, MatmulBuilder, Plan, Problem, Sink, choose, read_problem
-from .operator import Operator
+from .operands import number
+from .operator import Operator, known_number
 from .panels import slack
 from .register_tile import RegisterTile
 
@@ -51,10 +54,7 @@ class Parameter:
 
     def known(self) -> float | None:
         """The value, where it is one number that is known; 0 where the operand is absent."""
-        if self.index is None:
-            return 0
-        values = self.operator.constant(self.index)
-        return float(values[0]) if values is not None and len(values) == 1 else None
+        return 0 if self.index is None else known_number(self.operator.op, self.index)
 
     def load(self, indices: Sequence[Scalar], axis: int, lanes: int, mask: SSAValue | None) -> SSAValue:
         """As it is in memory, for lanes along an axis of the result: a scalar where all are the same."""
@@ -97,6 +97,7 @@ class IntegerMatmul(MatmulBuilder):
         super().__init__(operator.e, operator.context, replace(problem, depth=quads), DotProducts(), plan, sink)
         self.rows_in_place = self.columns_in_place = False
         rows_are_a = problem.row_factor.buffer is operator.buffer(operands[0])
+        self.prepacked = problem.column_factor.panel is not None
         self.row_operand, self.column_operand = operands if rows_are_a else operands[::-1]
         self.row_zero, self.column_zero = zeros if rows_are_a else zeros[::-1]
         self.row_flip = operator.kind(self.row_operand).kind == "i"
@@ -105,9 +106,10 @@ class IntegerMatmul(MatmulBuilder):
     def take_scratch(self, thread: SSAValue) -> None:
         super().take_scratch(thread)
         plan, lanes = self.plan, self.plan.tile.lanes
-        quads = dim_min(self.problem.depth, as_dim(plan.depth_block)) * plan.tile.columns + slack(lanes, plan.panel)
-        self.column_bytes = self.context.scratch(i8, quads * 4, thread)
-        self.packed_columns = scratch_of_quads(self.e, self.column_bytes, self.e.dim(quads))
+        if not self.prepacked:
+            quads = dim_min(self.problem.depth, as_dim(plan.depth_block)) * plan.tile.columns + slack(lanes, plan.panel)
+            self.column_bytes = self.context.scratch(i8, quads * 4, thread)
+            self.packed_columns = scratch_of_quads(self.e, self.column_bytes, self.e.dim(quads))
         self.edge = self.context.scratch(i8, lanes * lanes * 4, thread)
         self.row_sums = self.context.scratch(i32, plan.row_block + plan.tile.rows + lanes, thread)
         self.column_sums = self.context.scratch(i32, MOST_GROUPS * plan.tile.columns, thread)
@@ -192,7 +194,7 @@ class IntegerMatmul(MatmulBuilder):
         p = self.zero(self.row_zero, FLIP if self.row_flip else 0, indices, mask, axis)
         q = self.zero(self.column_zero, -FLIP if self.column_flip else 0, indices, mask, axis)
         if p is not None:
-            column_sum = e.load_vector(self.column_sums, self.sums_of_columns(group) + vector * lanes, lanes)
+            column_sum = self.column_sum(group, vector)
             value = e.sub(value, e.mul(p, column_sum))
         if q is not None:
             row_sum = e.b.broadcast(e.load(self.row_sums, row - self.row_start), lanes)
@@ -201,6 +203,17 @@ class IntegerMatmul(MatmulBuilder):
             count = e.b.broadcast(e.convert("index_cast", e.dim(self.bytes_deep).ssa, i32), lanes)
             value = e.add(value, e.mul(count, e.mul(p, q)))
         return value
+
+    def column_sum(self, group: Ix, vector: int) -> SSAValue:
+        """The sums of a vector of a group's columns; packed, they are behind all panels."""
+        e, plan, lanes = self.e, self.plan, self.plan.tile.lanes
+        if not self.prepacked:
+            return e.load_vector(self.column_sums, self.sums_of_columns(group) + vector * lanes, lanes)
+        panels = e.dim(self.problem.columns).ceildiv(plan.panel)
+        start = panels * e.dim(self.problem.depth) * plan.panel
+        # of the last group some panels may not be there
+        at = (group * plan.tile.columns + vector * lanes).min(panels * plan.panel - lanes)
+        return e.load_vector(self.problem.column_factor.buffer, start + at, lanes)
 
     def zero(
         self, zero: Parameter, shift: int, indices: list[Scalar], mask: SSAValue | None, axis: int
@@ -243,8 +256,12 @@ def qlinear_matmul(context: TemplateContext, op: kernel.TemplateOp) -> None:
 def emit(operator: Operator, operands: tuple[int, int], zeros: tuple[Parameter, Parameter], sink: Sink) -> None:
     a, b = (operator.operand(i) for i in operands)
     result = operator.result_dims(0)
-    problem = read_problem(operator.e, operator.context, a, b, result)
-    plan = choose(DotProducts(), problem.rows, problem.columns, operator.context.target, packs=True)
+    e, panel = operator.e, number(operator.op, "panel")
+    problem = read_problem(e, operator.context, a, b, result, panel=panel)
+    if panel is not None:
+        quads = scratch_of_quads(e, problem.column_factor.buffer, e.dim(operator.dims(operands[1])[0] // 4))
+        problem = replace(problem, column_factor=replace(problem.column_factor, buffer=quads))
+    plan = choose(DotProducts(), problem.rows, problem.columns, operator.context.target, panel, packs=True)
     IntegerMatmul(operator, operands, zeros, problem, plan, sink).build()
 
 

@@ -363,8 +363,7 @@ class MatmulBuilder:
                     self.pack_rows(tile, loop.index)
         with e.loop(first, last, nonempty=True) as groups:
             group = groups.index
-            if self.problem.column_factor.panel is None and not self.columns_in_place:
-                self.pack_columns(group)
+            self.prepare_columns(group)
             for tile, start, end in tiles:
                 with e.loop(start, end, tile.rows) as loop:
                     self.tile(tile, loop.index, group)
@@ -387,6 +386,11 @@ class MatmulBuilder:
             e, self.products, factor.buffer, start, factor.depth_stride, valid.min(tile.rows), tile.rows, self.steps,
             self.packed_rows, at, tile.rows,
         )  # fmt: skip
+
+    def prepare_columns(self, group: Ix) -> None:
+        """Packs the panels of a group where they are not packed, and are not read where they are."""
+        if self.problem.column_factor.panel is None and not self.columns_in_place:
+            self.pack_columns(group)
 
     def pack_columns(self, group: Ix) -> None:
         """The panels of a group."""

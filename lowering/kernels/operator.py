@@ -69,7 +69,34 @@ class Operator:
 
     def constant(self, index: int) -> list[Any] | None:
         """The elements of an operand that is a constant of the kernel, row-major; None where it is computed."""
-        owner = self._operands[index].owner
-        if not isinstance(owner, arith.ConstantOp) or not isinstance(owner.value, DenseIntOrFPElementsAttr):
-            return None
-        return list(plain_value(owner.value).reshape(-1))
+        return constant_elements(self._operands[index])
+
+
+def constant_elements(operand: SSAValue) -> list[Any] | None:
+    """The elements of a constant of the kernel, row-major; None where the operand is computed."""
+    owner = operand.owner
+    if not isinstance(owner, arith.ConstantOp) or not isinstance(owner.value, DenseIntOrFPElementsAttr):
+        return None
+    return list(plain_value(owner.value).reshape(-1))
+
+
+def formal_operand(op: kernel.TemplateOp, formal: int) -> int | None:
+    """The place among the op's inputs of a formal operand; None where it is absent."""
+    present = integers(op, "operands")
+    return present.index(formal) if formal in present else None
+
+
+def known_number(op: kernel.TemplateOp, formal: int) -> float | None:
+    """A formal operand whose elements are all one known number; 0 where it is absent, None where it is not known."""
+    place = formal_operand(op, formal)
+    if place is None:
+        return 0
+    values = constant_elements(op.inputs[place])
+    return float(values[0]) if values and all(v == values[0] for v in values) else None
+
+
+def formal_kind(op: kernel.TemplateOp, formal: int) -> Element:
+    """The element type of a formal operand, with its signedness."""
+    place, kinds = formal_operand(op, formal), op.config.data["operand_types"]
+    assert place is not None and isinstance(kinds, ArrayAttr)
+    return element_of(kinds.data[place])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -40,15 +41,32 @@ def pack_conv_transpose(weights: NDArray[Any], groups: int, rows: int, columns: 
     return pack_rows(matrices.reshape(groups, height, -1), columns if pixels else rows)
 
 
+def _as_signed(weights: NDArray[Any]) -> NDArray[Any]:
+    """Bytes as s8: unsigned ones less 128."""
+    return weights.view(np.int8) ^ np.int8(-128) if weights.dtype == np.uint8 else weights
+
+
 def pack_quad_conv(weights: NDArray[Any], groups: int, rows: int) -> NDArray[Any]:
-    """Bytes [M, C / group, ...] as the integer convolutions read them: flat i32, four channels as s8 to an element."""
-    signed = weights.view(np.int8) ^ np.int8(-128) if weights.dtype == np.uint8 else weights
+    """Bytes [M, C / group, ...] as the integer convolutions read them: flat, four channels as s8 side by side."""
+    signed = _as_signed(weights)
     height, depth = weights.shape[0] // groups, weights.shape[1]
+    taps = prod(weights.shape[2:])
     quads, tiles = -(-depth // 4), -(-height // rows)
-    padded = np.zeros((groups, tiles * rows, quads * 4, signed[0, 0].size), np.int8)
-    padded[:, :height, :depth] = signed.reshape(groups, height, depth, -1)
-    split = padded.reshape(groups, tiles, rows, quads, 4, -1).transpose(0, 1, 3, 5, 2, 4)
-    return np.ascontiguousarray(split).reshape(-1).view(np.int32)
+    padded = np.zeros((groups, tiles * rows, quads * 4, taps), np.int8)
+    padded[:, :height, :depth] = signed.reshape(groups, height, depth, taps)
+    split = padded.reshape(groups, tiles, rows, quads, 4, taps).transpose(0, 1, 3, 5, 2, 4)
+    return np.ascontiguousarray(split).reshape(-1).view(weights.dtype)
+
+
+def pack_quad_columns(matrix: NDArray[Any], panel: int) -> NDArray[Any]:
+    """Bytes [K, N] as the integer products read them: flat, panels of four steps as s8 side by side, then i32 sums."""
+    depth, columns = matrix.shape
+    quads, panels = -(-depth // 4), -(-columns // panel)
+    padded = np.zeros((quads * 4, panels * panel), np.int8)
+    padded[:depth, :columns] = _as_signed(matrix)
+    split = padded.reshape(quads, 4, panels, panel).transpose(2, 0, 3, 1)
+    sums = padded.sum(axis=0, dtype=np.int32)
+    return np.concatenate([np.ascontiguousarray(split).reshape(-1), sums.view(np.int8)]).view(matrix.dtype)
 
 
 _POINTS = np.array([[1, 0, 0], [0.5, 0.5, 0.5], [0.5, -0.5, 0.5], [0, 0, 1]])

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from sardonyx.dialects.target import AVX2, Target
+from sardonyx.lowering.kernels.packing import pack_quad_columns, pack_quad_conv
 
 from .kernel_cases import Tensor, host_target
 from .operator_cases import build, reference, run
@@ -99,3 +100,27 @@ def test_qlinear_conv(x: tuple[int, ...], w: tuple[int, ...], attributes: dict[s
     rest = [np.array(0.3, f4), np.array(7, "u1"), np.arange(w[0], dtype=np.int32) * 100 - 300]
     run("QLinearConv", attributes, [*one, *by_channel, *rest])
     run("QLinearConv", attributes, [*one, np.array(0.03, f4), np.array(-3, "i1"), *rest[:2]])
+
+
+@pytest.mark.parametrize("kind", ["i1", "u1"])
+def test_packed_columns(kind: str) -> None:
+    for m, n, k in ((1, 150, 70), (20, 33, 1700)):
+        a, b, zero = bytes_((m, k), "u1"), bytes_((k, n), kind, 1), np.array(9, "u1")
+        packed = pack_quad_columns(b, 32)
+        specs = [Tensor.of(np.uint8, m, k), Tensor.of(b.dtype, packed.size), Tensor.of(np.uint8)]
+        kernel = build("MatMulInteger", {"panel": 32}, specs, [Tensor.of(np.int32, m, n)])
+        found = np.empty((m, n), np.int32)
+        kernel.run([], a, packed, zero, found)
+        np.testing.assert_array_equal(found, reference("MatMulInteger", {}, [a, b, zero], 1)[0])
+
+
+@pytest.mark.parametrize("kind", ["i1", "u1"])
+def test_packed_conv_weights(kind: str) -> None:
+    x, w = bytes_((1, 6, 9, 20), "u1"), bytes_((7, 6, 3, 3), kind, 1)
+    given = {"pads": [1, 1, 1, 1], "kernel_shape": [3, 3]}
+    packed = pack_quad_conv(w, 1, 4)
+    specs = [Tensor.of(np.uint8, *x.shape), Tensor.of(w.dtype, packed.size)]
+    kernel = build("ConvInteger", {**given, "packed": [4, 3]}, specs, [Tensor.of(np.int32, 1, 7, 9, 20)])
+    found = np.empty((1, 7, 9, 20), np.int32)
+    kernel.run([], x, packed, found)
+    np.testing.assert_array_equal(found, reference("ConvInteger", given, [x, w], 1)[0])
