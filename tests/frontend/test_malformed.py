@@ -221,7 +221,7 @@ def test_random_damage(seed: int) -> None:
             else:
                 other = rng.randrange(len(data))
                 data[at : at + 9] = data[other : other + 9]
-        start = time.perf_counter()
+        start = time.process_time()  # the machine may be busy with other things
         try:
             module, weights = import_model(bytes(data))
             export_model(module, weights)
@@ -230,5 +230,5 @@ def test_random_damage(seed: int) -> None:
             survivors += 1
         except Error:
             pass
-        assert time.perf_counter() - start < 2
+        assert time.process_time() - start < 2
     assert survivors > 5
