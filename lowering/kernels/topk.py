@@ -3,9 +3,12 @@
 k is the result's size on the axis.  Elements are compared as integers that have their order: NaN above all numbers, -0
 equal to 0; of equal elements the one with the lower index is better.  A heap of the k best so far, the worst on top, is
 filled from the line and then emptied from the back: n steps, of which those that find a better element cost log k.
+Where the line is contiguous, its elements are passed over a few vectors at once.
 """
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 from xdsl.dialects.builtin import IntegerType, i64
 from xdsl.ir import SSAValue
@@ -16,6 +19,10 @@ from ..template import TemplateContext, whole
 from ..tensor.element_kinds import Element
 from .emit import F32, Emitter, Ix
 from .operator import Operator
+from .register_tile import Products
+
+VECTORS = 4
+"""Vectors that are passed over at once."""
 
 
 def build(context: TemplateContext, op: kernel.TemplateOp) -> None:
@@ -49,17 +56,65 @@ def select(operator: Operator, heap: Heap, start: Ix, stride: Ix, n: Ix, k: Ix) 
         heap.put(fill.index, key(fill.index), as_i64(e, fill.index))
     with e.loop(0, k // 2) as build_:
         heap.sift_down(k // 2 - 1 - build_.index, k)
-    # with k = 0 there is no worst element to compare with
-    with e.loop(e.select_index(k.compare("eq", 0), n, k), n) as rest:
-        candidate = key(rest.index)
-        # a later element is better only where it is greater
+
+    def consider(index: Ix) -> None:
+        """A later element is better only where it is greater."""
+        candidate = key(index)
         with e.when(e.compare("sgt", candidate, e.load(heap.keys, 0))):
-            heap.put(e.ix(0), candidate, as_i64(e, rest.index))
+            heap.put(e.ix(0), candidate, as_i64(e, index))
             heap.sift_down(e.ix(0), k)
+
+    # with k = 0 there is no worst element to compare with
+    first = e.select_index(k.compare("eq", 0), n, k)
+    if stride.known == 1:
+        chunks = Chunks(operator, heap, start, flip)
+        whole = first + (n - first) // chunks.size * chunks.size
+        with (
+            e.loop(first, whole, chunks.size) as chunk,
+            e.when(chunks.may_be_better(chunk.index)),
+            e.loop(0, chunks.size) as within,
+        ):
+            consider(chunk.index + within.index)
+        first = whole
+    with e.loop(first, n) as rest:
+        consider(rest.index)
     with e.loop(1, k) as drain:
         end = k - drain.index
         heap.swap(e.ix(0), end)
         heap.sift_down(e.ix(0), end)
+
+
+@dataclass(frozen=True)
+class Chunks:
+    """Elements side by side, most of which are passed over at once."""
+
+    operator: Operator
+    heap: Heap
+    start: Ix
+    flip: bool
+
+    @property
+    def products(self) -> Products:
+        return Products(self.operator.kind(0).ir)
+
+    @property
+    def size(self) -> int:
+        return VECTORS * self.operator.e.target.lanes(self.products.bytes)
+
+    def may_be_better(self, at: Ix) -> SSAValue:
+        """Whether the best of a chunk is better than the worst kept, or one of them is NaN."""
+        e, x, kind = self.operator.e, self.operator.buffer(0), self.operator.kind(0)
+        lanes = e.target.lanes(self.products.bytes)
+        name = ("min" if self.flip else "max") + ("imumf" if kind.is_float else "si" if kind.kind == "i" else "ui")
+        best: SSAValue | None = None
+        for v in range(VECTORS):
+            values = self.products.load_vector(e, x, at + self.start + v * lanes, lanes)
+            best = values if best is None else e.extremum(name, best, values)
+        assert best is not None
+        worst = self.products.load(e, x, e.as_index(e.load(self.heap.indices, 0)) + self.start)
+        order = "lt" if self.flip else "gt"
+        predicate = f"u{order}" if kind.is_float or kind.kind == "u" else f"s{order}"
+        return e.compare(predicate, e.reduce(name, best), worst)
 
 
 def deliver(operator: Operator, heap: Heap, source: Ix, dest: Ix, stride: Ix, k: Ix) -> None:

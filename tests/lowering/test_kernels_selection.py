@@ -62,6 +62,17 @@ def test_topk_of_special_values_and_symbolic_sizes() -> None:
         np.testing.assert_array_equal(found, reference("TopK", {}, [x, np.array([k])], 2)[1])
 
 
+@pytest.mark.parametrize("dtype", ["f4", "f2", "u1", "i8"])
+def test_topk_of_long_lines(dtype: str) -> None:
+    """Most of a line is passed over, but for NaN and equal elements."""
+    x = random((3, 700), dtype)
+    if x.dtype.kind == "f":
+        x[1, 650], x[2, 3], x[2, 600] = np.nan, np.nan, -np.inf
+    x[0, 100:300] = x[0].max()
+    for largest in (0, 1):
+        run("TopK", {"largest": largest}, [x, np.array([5])], (0, 1))
+
+
 @pytest.mark.parametrize("reduction", ["none", "add", "mul", "max", "min"])
 @pytest.mark.parametrize("dtype", ["f4", "f2", "i4", "u1", "?"], ids=str)
 def test_scatter_elements(dtype: object, reduction: str) -> None:
