@@ -49,7 +49,8 @@ from .scalar import ScalarBuilder
 POLL_SYMBOL = "sx_poll_point"
 GUARD_VALUES = 3
 """A guard's message has at most so many numbers."""
-THREADS = "threads"
+THREADS = "sx_threads"
+"""The symbol of the number of threads: a name that no model has by chance."""
 
 
 # --- the builder ---

@@ -23,7 +23,8 @@ from ..dialects.dims.expression import Symbol
 ALIGNMENT = 64
 NOMINAL = 64
 """The size that a symbol is taken to have when a choice must be made for all sizes."""
-THREADS = "threads"
+THREADS = "sx_threads"
+"""The symbol of the number of threads: a name that no model has by chance."""
 
 
 def element_bytes(element: Attribute) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -28,7 +29,7 @@ from .frontend.importer import import_model
 from .frontend.schema_functions import import_composed
 from .lowering.schedule import schedule
 from .ops import operator_table
-from .options import Options
+from .options import Options, compiler_digest
 from .pipeline import LEVEL, LEVELS, State, bug
 from .pipeline import run as run_steps
 from .program import Model, Progress
@@ -47,7 +48,7 @@ from .semantics.evaluate import operator_and_attributes, reference_of
 from .semantics.interpreter import run_graph
 from .semantics.reference import Value
 from .semantics.weights import WeightStore
-from .tools.explain import explain, main_of, operator_name
+from .tools.explain import NOT_HOSTED, explain, main_of, operator_name
 
 Array: TypeAlias = "np.ndarray[Any, Any]"
 
@@ -62,9 +63,15 @@ def host_target() -> Target:
 
 
 @cache
-def pool_object(target: Target) -> bytes:
-    """The thread pool's machine code."""
-    return compile_object(emit(pool_module(target)), target, POOL_NEEDS)
+def pool_object(target: Target, store: Cache | None) -> bytes:
+    """The thread pool's machine code, from the object cache where it is there."""
+    key = hashlib.sha256(f"pool {target} {compiler_digest()}".encode()).hexdigest()
+    if store is not None and (stored := store.load_object(key)) is not None:
+        return stored
+    image = compile_object(emit(pool_module(target)), target, POOL_NEEDS)
+    if store is not None:
+        store.store_object(key, image)
+    return image
 
 
 def compile_fresh(
@@ -131,6 +138,7 @@ def build(state: State, seconds: dict[str, float], report: Progress, store: Cach
         prepack(state.module, state.weights, state.target, state.options.exact)
     seconds["prepack"] = time.perf_counter() - began
     began = time.perf_counter()
+    refuse_unrunnable(state)
     kernels = kernels_in(state.module)
     objects: dict[str, KernelObject] = {}
     report("kernels", 0, len(kernels))
@@ -161,11 +169,22 @@ def build(state: State, seconds: dict[str, float], report: Progress, store: Cach
     externals = {w.file for w in weights if w.file is not None and folder is not None and w.file.parent != folder}
     return Built(
         manifest_of(state, main, entry),
-        [*images.values(), pool_object(state.target), image],
+        [*images.values(), pool_object(state.target, store), image],
         weights,
         host_functions(entry, state.weights, state.operators),
         sorted(str(f) for f in externals),
     )
+
+
+def refuse_unrunnable(state: State) -> None:
+    """Raises UnsupportedError naming the hosted operators that no callback can run, for a body or for no function."""
+    missing: list[str] = []
+    for op in main_of(state.module).walk():
+        if not isinstance(op, (*NOT_HOSTED, onnx.ConstantOp)) and not reference_of(op, state.weights, state.operators):
+            info = onnx.info_of(op)
+            missing.append(f"{operator_name(op)} (node {info})" if info else operator_name(op))
+    if missing:
+        raise UnsupportedError(f"not supported: {', '.join(missing)}")
 
 
 def no_object(key: str) -> bytes | None:
@@ -189,18 +208,14 @@ def weight_of(value: Attribute, weights: WeightStore) -> Weight:
 
 
 def host_functions(entry: Entry, weights: WeightStore, operators: Operators) -> list[HostFunction]:
-    """The reference functions of the hosted operators. Raises UnsupportedError naming all that have none.
+    """The reference functions of the hosted operators.
 
     What a later process needs to find the function again goes into the manifest's entry.
     """
     found: list[HostFunction] = []
-    missing: list[str] = []
     for host, op in zip(entry.hosts, entry.hosted, strict=True):
         function = reference_of(op, weights, operators)
-        if function is None:
-            info = onnx.info_of(op)
-            missing.append(f"{operator_name(op)} (node {info})" if info else operator_name(op))
-            continue
+        assert function is not None, op.name
         domain, name, attributes = operator_and_attributes(op, weights)
         if (domain, name) in operators:
             function = checked(function, op)
@@ -208,8 +223,6 @@ def host_functions(entry: Entry, weights: WeightStore, operators: Operators) -> 
             host["payload"] = {"domain": domain, "operator": name, "attributes": attributes}
         single = len(op.results) == 1
         found.append((lambda *v, f=function: f(*v)[0]) if single else function)
-    if missing:
-        raise UnsupportedError(f"not supported: {', '.join(missing)}")
     return found
 
 

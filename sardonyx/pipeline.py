@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import gettempdir
 
-from xdsl.dialects.builtin import ModuleOp, StringAttr
+from xdsl.dialects.builtin import ArrayAttr, ModuleOp, StringAttr
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation
 
@@ -30,6 +30,7 @@ from .options import Options
 from .rewrites.driver import ORIGIN, Pattern, apply_patterns, origins_of
 from .rewrites.group import assumed_symbols
 from .rewrites.infer import infer_shapes
+from .rewrites.infer.walk import RANK_FROM_DATA
 from .rewrites.outline import outline
 from .rewrites.simplify import simplify
 from .rewrites.simplify.half import widen_half
@@ -105,6 +106,21 @@ def _check_operators(state: State) -> None:
 def _infer(state: State) -> None:
     infer_shapes(state.module, state.weights, compile_mode=True, facts=state.facts, operators=state.operators)
     check_assumptions(state)
+    refuse_unknown_ranks(state.module)
+
+
+def refuse_unknown_ranks(module: ModuleOp) -> None:
+    """Raises UnsupportedError naming the nodes that give a rank which only data or sizes decide, and what tells it."""
+    found: list[str] = []
+    for op in main_of(module).walk():
+        conditions = op.attributes.get(RANK_FROM_DATA)
+        if conditions is None or isinstance(op, FuncOp):
+            continue
+        listed = conditions.data if isinstance(conditions, ArrayAttr) else ()
+        tell = " and ".join(repr(c.data) for c in listed if isinstance(c, StringAttr))
+        found.append(f"\n  --> {onnx.describe(op)}" + (f": assume {tell}, or the contrary" if tell else ""))
+    if found:
+        raise UnsupportedError(f"the rank of a result is known at run time only{''.join(found)}")
 
 
 def check_assumptions(state: State) -> None:

@@ -326,16 +326,16 @@ def test_a_kernel_may_find_the_size_of_its_result() -> None:
 
 
 def test_a_size_cannot_be_named_like_the_number_of_threads() -> None:
-    threads = 'tensor<?xf32, #dims.shape<"threads">>'
-    with pytest.raises(EntryError, match="'threads' is the number of threads"):
+    threads = 'tensor<?xf32, #dims.shape<"sx_threads">>'
+    with pytest.raises(EntryError, match="'sx_threads' is the number of threads"):
         load(main(f"func.return %x : {threads}", f"%x: {threads}", threads, "0"))
 
 
 def test_scratch_and_threads_in_the_arena() -> None:
     body = f"""
-  %s = kernel.call @concat <"N, N"> (%x, %y) {{kernel.outputs = [#dims.shape<"64*threads">]}} : ({N}, {N}) -> {N}
+  %s = kernel.call @concat <"N, N"> (%x, %y) {{kernel.outputs = [#dims.shape<"64*sx_threads">]}} : ({N}, {N}) -> {N}
   func.return %s : {N}"""
     two = 'tensor<?xf32, #dims.shape<"2*N">>'
     text = main(body.replace(f"-> {N}", f"-> {two}").replace(f"%s : {N}", f"%s : {two}"), outputs=two,
-                arena="64*threads + 8*N + 64")  # fmt: skip
+                arena="64*sx_threads + 8*N + 64")  # fmt: skip
     assert load(text, [CONCAT])(f32(1, 2), f32(3, 4))["z"].tolist() == [1, 2, 3, 4]
