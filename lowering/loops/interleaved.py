@@ -94,7 +94,9 @@ class InterleavedLoop:
         points.indices[plan.along[-1]] = Lanes(point.at)
         parts = self._parts(point, end)
         sources = {a: self._stretch(parts[0].tensors[a.tensor], a) for a in plan.reads}
-        sinks = {r: self._stretch(points.row.local[r], a) for r, a in plan.writes}
+        # a result that only this loop reads stays in registers
+        stored = [(r, a, points.row.local.get(r)) for r, a in plan.writes]
+        sinks = {r: self._stretch(place, a) for r, a, place in stored if place is not None}
         given = {access: self._read(stretch, parts) for access, stretch in sources.items()}
         taken: dict[SSAValue, list[SSAValue]] = {result: [] for result in sinks}
         for number in range(plan.count):
