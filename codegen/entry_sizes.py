@@ -62,9 +62,9 @@ class Sizes(DimBuilder):
         """Emits the comparison that tells whether all magnitudes are below the limit; notes it as checked."""
         self._small.add(dim)
         b = self._scalar
-        largest: list[SSAValue] = []
-        total = self._magnitude(dim, largest)
-        for other in largest:
+        parts: dict[Dim, SSAValue] = {}
+        total = self._magnitude(dim, parts)
+        for other in parts.values():
             total = self._larger(total, other)
         return b.fcmp("olt", total, b.const(MAGNITUDE_LIMIT, F64))
 
@@ -74,25 +74,27 @@ class Sizes(DimBuilder):
     def _larger(self, a: SSAValue, b: SSAValue) -> SSAValue:
         return self._scalar.select(self._scalar.fcmp("olt", a, b), b, a)
 
-    def _magnitude(self, dim: Dim, inner: list[SSAValue]) -> SSAValue:
-        """The magnitude at run time, an f64; those of the calls' arguments are added to `inner`."""
+    def _magnitude(self, dim: Dim, parts: dict[Dim, SSAValue]) -> SSAValue:
+        """The magnitude at run time, an f64; those of the calls' arguments are in `parts`, each computed once."""
         b = self._scalar
         total: SSAValue | None = None
         for coefficient, monomial in dim.terms:
             term = b.const(float(abs(coefficient)), F64)
             for atom, power in monomial:
-                factor = self._atom_magnitude(atom, inner)
+                factor = self._atom_magnitude(atom, parts)
                 for _ in range(power):
                     term = b.fmul(term, factor)
             total = term if total is None else b.fadd(total, term)
         return b.const(0.0, F64) if total is None else total
 
-    def _atom_magnitude(self, atom: Atom, inner: list[SSAValue]) -> SSAValue:
+    def _atom_magnitude(self, atom: Atom, parts: dict[Dim, SSAValue]) -> SSAValue:
         b = self._scalar
         if not isinstance(atom, Call):
             return b.raw_intrinsic("llvm.fabs.f64", [b.as_double(self._bound[atom.name])], F64)
-        args = [self._magnitude(arg, inner) for arg in atom.args]
-        inner.extend(args)
+        for arg in atom.args:
+            if arg not in parts:
+                parts[arg] = self._magnitude(arg, parts)
+        args = [parts[arg] for arg in atom.args]
         if (only := DECIDING.get(atom.kind)) is not None:
             return args[only]
         first, *rest = args
@@ -107,28 +109,30 @@ DECIDING = {"floordiv": 0, "mod": 1}
 
 def largest_magnitude(dim: Dim, limit: Callable[[str], float]) -> float:
     """The largest magnitude of the expression and of all calls' arguments in it."""
-    inner: list[float] = []
-    own = _magnitude(dim, limit, inner)
-    return max([own, *inner])
+    parts: dict[Dim, float] = {}
+    own = _magnitude(dim, limit, parts)
+    return max([own, *parts.values()])
 
 
-def _magnitude(dim: Dim, limit: Callable[[str], float], inner: list[float]) -> float:
+def _magnitude(dim: Dim, limit: Callable[[str], float], parts: dict[Dim, float]) -> float:
     total = 0.0
     for coefficient, monomial in dim.terms:
         term = float(abs(coefficient))
         for atom, power in monomial:
-            factor = _atom_magnitude(atom, limit, inner)
+            factor = _atom_magnitude(atom, limit, parts)
             for _ in range(power):
                 term *= factor  # becomes infinite, where ** would raise
         total += term
     return total
 
 
-def _atom_magnitude(atom: Atom, limit: Callable[[str], float], inner: list[float]) -> float:
+def _atom_magnitude(atom: Atom, limit: Callable[[str], float], parts: dict[Dim, float]) -> float:
     if not isinstance(atom, Call):
         return limit(atom.name)
-    args = [_magnitude(arg, limit, inner) for arg in atom.args]
-    inner.extend(args)
+    for arg in atom.args:
+        if arg not in parts:
+            parts[arg] = _magnitude(arg, limit, parts)
+    args = [parts[arg] for arg in atom.args]
     only = DECIDING.get(atom.kind)
     return max(args) if only is None else args[only]
 
