@@ -1,11 +1,14 @@
-"""Axes that are known at run time only: which axes of a shape they are, as expressions of 0 and 1."""
+"""Axes that are known at run time only: which axes of a shape they are, as expressions of 0 and 1.
+
+What several such axes leave of a shape has no expression that is worth writing: those results stay open.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from ..dialects.dims import Dim
-from ..dialects.dims.expression import ONE, ZERO, as_dim, dim_max, dim_min
+from ..dialects.dims.expression import ONE, ZERO, dim_max, dim_min
 
 
 def is_chosen(axes: Sequence[Dim], number: int, rank: int) -> Dim:
@@ -25,17 +28,25 @@ def reduced_to_one(dims: Sequence[Dim], axes: Sequence[Dim]) -> tuple[Dim, ...]:
     return tuple(d - (d - 1) * is_chosen(axes, a, len(dims)) for a, d in enumerate(dims))
 
 
-def kept_only(dims: Sequence[Dim], axes: Sequence[Dim]) -> tuple[Dim, ...]:
-    """The dims without the chosen axes, which must differ from one another."""
-    rank = len(dims)
-    flags = [is_chosen(axes, a, rank) for a in range(rank)]
-    before = [ZERO]  # how many kept axes there are in front of each
-    for flag in flags:
-        before.append(before[-1] + 1 - flag)
-    kept: list[Dim] = []
-    for place in range(rank - len(axes)):
-        size = ZERO
-        for a, d in enumerate(dims):
-            size = size + d * (ONE - flags[a]) * _is_zero(before[a] - as_dim(place))
-        kept.append(size)
-    return tuple(kept)
+def without_one(dims: Sequence[Dim], axis: Dim) -> tuple[Dim, ...]:
+    """The dims without the chosen axis: each that is left is the one at its place, or the next."""
+    at = axis % len(dims)
+    later = [_is_above(at, place) for place in range(len(dims))]
+    return tuple(d + (dims[place + 1] - d) * (ONE - later[place]) for place, d in enumerate(dims[:-1]))
+
+
+def _is_above(value: Dim, bound: int) -> Dim:
+    return dim_min(dim_max(value - bound, ZERO), ONE)
+
+
+def with_one(dims: Sequence[Dim], axis: Dim) -> tuple[Dim, ...]:
+    """The dims with an axis of size 1 at the chosen place of the result."""
+    rank = len(dims) + 1
+    at = axis % rank
+    result: list[Dim] = []
+    for place in range(rank):
+        here, later = _is_zero(at - place), _is_above(at, place)
+        mine = dims[place] if place < len(dims) else ONE
+        before = dims[place - 1] if place else ONE
+        result.append(before + (mine - before) * later + (ONE - before) * here)
+    return tuple(result)

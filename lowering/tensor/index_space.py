@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from math import inf
 
 from ...dialects.dims import Dim, as_dim
-from ...dialects.dims.expression import ONE, ZERO, Atom, Call, dim_min, never_one
+from ...dialects.dims.expression import ONE, ZERO, Atom, Call, DimError, dim_min, never_one
 from ...dialects.dims.interval import Interval, default_range, is_signed, lower_bound
 
 Index = tuple[Dim, ...]
@@ -47,10 +47,13 @@ class IndexSpace:
 
     def is_negative_free(self, expression: Dim) -> bool:
         """Whether it is certainly at least 0 wherever it is read."""
-        if lower_bound(expression, self._range) >= 0:
-            return True
-        least = self._least_value(expression)
-        return least is not None and lower_bound(least, self._range) >= 0
+        try:
+            if lower_bound(expression, self._range) >= 0:
+                return True
+            least = self._least_value(expression)
+            return least is not None and lower_bound(least, self._range) >= 0
+        except DimError:  # too large to be looked at
+            return False
 
     def is_below(self, expression: Dim, bound: Dim) -> bool:
         """Whether 0 <= expression < bound for certain."""

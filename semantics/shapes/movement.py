@@ -9,6 +9,7 @@ from xdsl.ir import Attribute
 
 from ...dialects import onnx
 from ...dialects.dims.expression import ONE, ZERO, Dim, as_dim, common_factor, dim_max, dim_min
+from ..chosen_axes import is_chosen, with_one, without_one
 from .context import Context, Rules, ShapeError, Types, attribute_ints, static_shape
 
 
@@ -150,12 +151,26 @@ def squeeze(c: Context) -> Types:
             return [UnrankedTensorType(c.element(0))]
         return [c.like(0, [d for d in x if c.scope.facts.prove_eq(d, 1).answer is False])]
     axes = c.known_ints(1)
+    if axes is None and (chosen := chosen_axis(c, len(x))) is not None:
+        for a, d in enumerate(x):
+            if d is not ONE:
+                c.require(f"{(d - 1) * is_chosen([chosen], a, len(x))} == 0", "the axis of Squeeze has size 1")
+        return [c.like(0, without_one(x, chosen))]
     if axes is None:
         return [_of_rank(c, lambda count: len(x) - count)]
     gone = {c.axis(a, len(x)) for a in axes}
     for a in sorted(gone):
         c.equal(x[a], ONE, f"axis {a} of Squeeze")
     return [c.like(0, [d for a, d in enumerate(x) if a not in gone])]
+
+
+def chosen_axis(c: Context, rank: int) -> Dim | None:
+    """The one axis in operand 1 whose number is data, guarded to be in range; None where there may be several."""
+    if static_shape(c.need(1)) not in ((1,), ()) or (axes := c.ints(1)) is None:
+        return None
+    c.at_most(-rank, axes[0], f"the axis of {c.op.name}")
+    c.at_most(axes[0], rank - 1, f"the axis of {c.op.name}")
+    return axes[0]
 
 
 def _of_rank(c: Context, rank: Callable[[int], int]) -> Attribute:
@@ -169,6 +184,8 @@ def _of_rank(c: Context, rank: Callable[[int], int]) -> Attribute:
 def unsqueeze(c: Context) -> Types:
     x = c.dims(0)
     axes = c.known_ints(1)
+    if axes is None and (chosen := chosen_axis(c, len(x) + 1)) is not None:
+        return [c.like(0, with_one(x, chosen))]
     if axes is None:
         return [_of_rank(c, lambda count: len(x) + count)]
     rank = len(x) + len(axes)

@@ -6,7 +6,7 @@ from xdsl.dialects.builtin import UnrankedTensorType, i64
 
 from ...dialects import onnx
 from ...dialects.dims.expression import ONE
-from ..chosen_axes import kept_only, reduced_to_one
+from ..chosen_axes import reduced_to_one, without_one
 from .context import Context, Rules, ShapeError, Types, static_shape
 
 
@@ -17,11 +17,11 @@ def reduce(c: Context) -> Types:
     axes: list[int] | None = []
     if c.has(1):
         axes = c.known_ints(1)
-    if axes is None and (chosen := c.ints(1)) is not None and len(chosen) <= len(x):
+    if axes is None and (chosen := c.ints(1)) is not None and (keep or len(chosen) == 1):
         for axis in chosen:
             c.at_most(-len(x), axis, "axes of a reduction")
             c.at_most(axis, len(x) - 1, "axes of a reduction")
-        return [c.like(0, reduced_to_one(x, chosen) if keep else kept_only(x, chosen))]
+        return [c.like(0, reduced_to_one(x, chosen) if keep else without_one(x, chosen[0]))]
     if axes is None:
         # which axes is not known; how many may be
         count = static_shape(c.need(1))

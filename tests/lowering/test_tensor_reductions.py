@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 from sardonyx.dialects import onnx
+from sardonyx.dialects.dims import parse_dims
+from sardonyx.semantics.chosen_axes import reduced_to_one, without_one
 from xdsl.dialects import func
 
 from .tensor_cases import DIGITS, FLOATS, INTS, Kernel, random
@@ -61,6 +63,20 @@ def test_reductions_of_nothing(op: type[onnx.OnnxOp]) -> None:
     kernel = Kernel(d0=0)
     x = kernel.input(random((2, 0)), "2, d0")
     kernel.run(kernel.op(op, x, kernel.constant([1], np.int64), dims="2, 1"))
+
+
+@pytest.mark.parametrize("axis", range(-3, 3))
+@pytest.mark.parametrize("op", [onnx.ReduceSumOp, onnx.ReduceMeanOp, onnx.ReduceMaxOp, onnx.ReduceLogSumExpOp])
+def test_axes_known_at_run_time(op: type[onnx.OnnxOp], axis: int) -> None:
+    kernel = Kernel(d0=3, d1=axis, d2=(axis + 1) % 3 - 3)
+    dims = parse_dims("d0, 4, 5")
+    x, one, two = kernel.input(random((3, 4, 5)), "d0, 4, 5"), kernel.sizes("d1"), kernel.sizes("d1, d2")
+    axes = parse_dims("d1, d2")
+    kernel.run(
+        kernel.op(op, x, one, dims=", ".join(map(str, reduced_to_one(dims, axes[:1])))),
+        kernel.op(op, x, two, dims=", ".join(map(str, reduced_to_one(dims, axes)))),
+        kernel.op(op, x, one, dims=", ".join(map(str, without_one(dims, axes[0]))), keepdims=0),
+    )
 
 
 def test_log_sum_exp_of_infinities() -> None:
