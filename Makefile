@@ -31,7 +31,7 @@ test: $(VENV)/stamp-test ## all tests; the long suites by a fifth (which fifth, 
 	$(BIN)/python -m pytest -q -n 2 --dist worksteal --fifth
 
 test-fast: $(VENV)/stamp-test ## the tests that take no time, under 90 s
-	$(BIN)/python -m pytest -q -n 2 --dist worksteal -m "not slow"
+	$(BIN)/python -m pytest -q -n 2 --dist worksteal -m "not slow and not long"
 
 test-all: $(VENV)/stamp-test ## every test, with an empty cache
 	SARDONYX_CACHE=$$(mktemp -d) $(BIN)/python -m pytest -q -n 2 --dist worksteal

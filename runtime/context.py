@@ -126,6 +126,11 @@ class Context:
         self.made.clear()
         self.dirty = self.growing is not None
 
+    @property
+    def serves(self) -> bool:
+        """Whether native code can still call back: a second interrupt, in the midst of the first, ends that."""
+        return self._serve.gi_frame is not None
+
     def stop(self) -> None:
         """Has a running call of this context end at its next poll; from any thread."""
         self.words[_FLAG] = 1

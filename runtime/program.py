@@ -255,7 +255,8 @@ class LoadedProgram:
     def _give_back(self, context: Context) -> None:
         if context.dirty:
             context.reset()
-        self._free.append(context)
+        if context.serves:
+            self._free.append(context)
 
     def new_context(self) -> Context:
         """A context of this program's."""
@@ -311,6 +312,8 @@ class LoadedProgram:
             raise InputError(f"the model needs {size} of memory for inputs of these sizes")
         if code == ErrorCode.INTERRUPTED:
             raise InputError("the call was stopped")
+        if code == ErrorCode.NONE and not context.serves:
+            raise KeyboardInterrupt  # it came while an earlier exception was being noted, and ended the server
         raise CompilerBug(f"bug: the program failed with the error record {record[: ErrorWord.VALUES]}")
 
     def _check_text(self, site: int, node: int, values: Sequence[int]) -> str:

@@ -20,8 +20,17 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--fifth", action="store_true", help="of the slow tests run a fifth, chosen by the commit's hash")
 
 
+LONG_FILES = frozenset((
+    "test_cli.py", "test_docs.py", "test_kernels_attention.py", "test_kernels_conv.py", "test_kernels_integer.py",
+    "test_kernels_matmul.py", "test_kernels_recurrent.py", "test_kernels_trees.py", "test_levels.py", "test_memory.py",
+    "test_numerics.py", "test_packaging.py", "test_round_trip.py", "test_shapes_backend.py", "test_shapes_fuzz.py",
+))  # fmt: skip
+"""Files that take seconds each, most of it in compiling: not for every save."""
+
+
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "slow: part of a long suite")
+    config.addinivalue_line("markers", "long: in a file that takes long as a whole")
 
 
 def commit_hash() -> str:
@@ -31,6 +40,9 @@ def commit_hash() -> str:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.path.name in LONG_FILES:
+            item.add_marker("long")
     if not config.getoption("--fifth"):
         return
     chosen = int(commit_hash()[:8] or "0", 16) % 5

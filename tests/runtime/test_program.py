@@ -49,7 +49,7 @@ def test_the_forms_of_a_call(copier: Callable[..., LoadedProgram]) -> None:
     [
         (lambda p, x: p(), "input 'x' is missing; the inputs are 'x'"),
         (lambda p, x: p(x, x), "2 arguments, the model has 1 input"),
-        (lambda p, x: p(z=x), "input 'x' is missing"),
+        (lambda p, x: p(z=x), "no input named 'z'; the inputs are 'x'"),
         (lambda p, x: p(x=x, z=x), "no input named 'z'; the inputs are 'x'"),
         (lambda p, x: p(x, x=x), "input 'x' is given twice, by position and by name"),
         (lambda p, x: p(None), "input 'x' is None, expected an array of float32"),
@@ -335,6 +335,19 @@ def test_a_handler_that_returns_does_not_end_the_call(endless: LoadedProgram) ->
         assert seen == [signal.SIGALRM]
     finally:
         signal.signal(signal.SIGALRM, old)
+
+
+def test_a_context_that_cannot_call_back_is_not_used_again(copier: Callable[..., LoadedProgram]) -> None:
+    program = copier()
+    x = np.ones(2, np.float32)
+    program(x)
+    (context,) = program._free  # pyright: ignore[reportPrivateUsage]
+    assert context.serves
+    context._serve.close()  # pyright: ignore[reportPrivateUsage]
+    program(x)
+    assert not program._free  # pyright: ignore[reportPrivateUsage]
+    np.testing.assert_array_equal(program(x)["y"], x)
+    assert program._free[0] is not context  # pyright: ignore[reportPrivateUsage]
 
 
 def test_a_programs_memory_goes_with_it(copier: Callable[..., LoadedProgram]) -> None:
