@@ -337,6 +337,8 @@ class Scheduler:
         assert isinstance(ret, ReturnOp)
         homes: dict[SSAValue, int] = {}
         for index, value in enumerate(ret.operands):
+            if not isinstance(value.type, TensorType) or not self.known_at_entry(value.type):
+                continue  # the output's own sizes must be known: a view may have others than what it views
             while isinstance(value.owner, kernel.ViewOp):
                 value = value.owner.source
             owner = value.owner

@@ -1,0 +1,48 @@
+"""Operators that find the size of their results: native at every level, and what follows sees the size found."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx.parser
+import pytest
+
+import sardonyx as sx
+
+HEAD = '<ir_version: 10, opset_import: ["" : 21]> g '
+NONZERO = HEAD + "(float[N, M] x) => (int64[R, C] y, int64[C, R] z) { y = NonZero (x) z = Transpose (y) }"
+COMPRESS = (
+    HEAD + "(float16[N, M, K] x, bool[C] c) => (float16[A, B, D] y) { p = Compress <axis = 1> (x, c) y = Neg (p) }"
+)
+ELEMENTS = HEAD + "(int32[N, M] x, bool[C] c) => (int32[A] y) { y = Compress (x, c) }"
+
+
+@pytest.mark.parametrize("shape", [(3, 5), (1, 1), (0, 4), (7, 64)])
+def test_nonzero(shape: tuple[int, int]) -> None:
+    x = np.random.default_rng(0).integers(-1, 2, shape).astype(np.float32)
+    x[x < 0] = np.nan  # is not zero
+    want = np.array(np.nonzero(x), np.int64)
+    for outputs in everywhere(NONZERO, {"x": x}):
+        np.testing.assert_array_equal(outputs["y"], want)
+        np.testing.assert_array_equal(outputs["z"], want.T)
+
+
+@pytest.mark.parametrize(("shape", "conditions"), [((2, 5, 3), 5), ((2, 5, 3), 2), ((1, 1, 1), 1), ((2, 4, 40), 4)])
+def test_slices(shape: tuple[int, int, int], conditions: int) -> None:
+    rng = np.random.default_rng(1)
+    x, c = rng.standard_normal(shape).astype(np.float16), rng.integers(0, 2, conditions).astype(bool)
+    for outputs in everywhere(COMPRESS, {"x": x, "c": c}):
+        np.testing.assert_array_equal(outputs["y"], -np.compress(c, x, axis=1))
+
+
+def test_elements() -> None:
+    x, c = np.arange(12, dtype=np.int32).reshape(3, 4), np.array([0, 1, 1, 0, 0, 1], bool)
+    for outputs in everywhere(ELEMENTS, {"x": x, "c": c}):
+        assert outputs["y"].tolist() == [1, 2, 5]
+
+
+def everywhere(text: str, feeds: dict[str, np.ndarray]) -> list[dict[str, np.ndarray]]:
+    """The outputs of the program, which must be native, and of the model's module at three levels."""
+    model = onnx.parser.parse_model(text)
+    program = sx.compile(model)
+    assert program.explain().to_dict()["hosted"] == []
+    return [program(feeds), *(sx.run(sx.lower(model, to=level), feeds) for level in ("graph", "kernels", "tensor"))]
