@@ -81,6 +81,8 @@ def choose(
     registers = target.vector_registers - (0 if products.fused else 1)
     vectors = panel // lanes if panel else panel_columns(products, columns, target) // lanes
     most = largest_rows(registers, vectors)
+    if packs and most > lanes:
+        most -= most % lanes  # rows are packed by whole vectors, which must not reach into the next step
     if panel is None and not packs and rows.is_const and most < rows.value <= largest_rows(registers, 1):
         # one tile high: b is read once, where it is
         vectors, most = 1, largest_rows(registers, 1)

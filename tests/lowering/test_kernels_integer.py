@@ -51,6 +51,17 @@ def test_matmul_integer_of_many_shapes() -> None:
     run("MatMulInteger", {}, [a, b, rows, columns])
 
 
+@TARGETS
+def test_matmul_integer_of_symbolic_rows_and_few_columns(target: Target) -> None:
+    specs = [Tensor.of(np.uint8, "d0", 67), Tensor.of(np.int8, 67, 5), Tensor.of(np.uint8), None]
+    kernel = build("MatMulInteger", {}, specs, [Tensor.of(np.int32, "d0", 5)], 1, target)
+    for rows in (1, 16, 17, 30, 61):
+        a, b, zero = bytes_((rows, 67), "u1"), bytes_((67, 5), "i1", 1), np.array(9, "u1")
+        found = np.empty((rows, 5), np.int32)
+        kernel.run([rows], a, b, zero, found)
+        np.testing.assert_array_equal(found, reference("MatMulInteger", {}, [a, b, zero], 1)[0])
+
+
 def test_matmul_integer_of_symbolic_sizes() -> None:
     specs = [Tensor.of(np.uint8, "d0", "d2"), Tensor.of(np.uint8, "d2", "d1"), Tensor.of(np.uint8, "d0"), None]
     kernel = build("MatMulInteger", {}, specs, [Tensor.of(np.int32, "d0", "d1")], 3)
