@@ -27,6 +27,7 @@ from .lowering.loops import lower_to_loops
 from .lowering.schedule import ScratchNeed, schedule
 from .lowering.tensor import attach_bodies, lower_to_tensor
 from .options import Options
+from .rewrites.compute_sizes import compute_sizes
 from .rewrites.driver import ORIGIN, Pattern, apply_patterns, origins_of
 from .rewrites.group import assumed_symbols
 from .rewrites.infer import infer_shapes
@@ -148,6 +149,10 @@ def _user_patterns(state: State) -> None:
         _infer(state)
 
 
+def _compute_sizes(state: State) -> None:
+    compute_sizes(state.module, state.weights)
+
+
 def _trees(state: State) -> None:
     """Tree ensembles as tables that kernels take."""
     if apply_patterns(state.module, [LowerTrees(state.weights)]):
@@ -257,6 +262,7 @@ PIPELINE: tuple[Stage, ...] = (
             ("simplify", _simplify),
             ("widen-half", _widen),
             ("patterns", _user_patterns),
+            ("compute-sizes", _compute_sizes),
             ("lower-trees", _trees),
             ("bodies", _bodies),
         ),
@@ -281,6 +287,8 @@ ORDER = (
     ("infer-shapes", "simplify", "rules ask for dims"),
     ("infer-shapes", "bodies", "a body depends on element types"),
     ("simplify", "bodies", "rules for graphs need not know bodies of scalars"),
+    ("patterns", "compute-sizes", "inference would have the operators find their sizes again"),
+    ("compute-sizes", "outline-kernels", "an operator that finds its size in data has no kernel"),
     ("simplify", "lower-trees", "tables are made once, of what is left"),
     ("lower-trees", "outline-kernels", "kernels take data by operands only"),
     ("bodies", "outline-kernels", "what has a body is taken into kernels"),
