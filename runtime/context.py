@@ -7,6 +7,7 @@ A context is leased for the length of one call, so calls of one program may run 
 from __future__ import annotations
 
 import ctypes
+import inspect
 import weakref
 from collections.abc import Callable, Generator, Sequence
 from typing import Protocol
@@ -129,7 +130,7 @@ class Context:
     @property
     def serves(self) -> bool:
         """Whether native code can still call back: a second interrupt, in the midst of the first, ends that."""
-        return self._serve.gi_frame is not None
+        return inspect.getgeneratorstate(self._serve) != inspect.GEN_CLOSED
 
     def stop(self) -> None:
         """Has a running call of this context end at its next poll; from any thread."""
