@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 from sardonyx.dialects.dims import parse_dim
+from sardonyx.lowering.schedule import THREADS
 
 import sardonyx as sx
 from sardonyx.program import Program
@@ -60,7 +61,7 @@ def touched(program: Program, feeds: dict[str, Any]) -> int:
 def planned(program: Program, **symbols: int) -> int:
     """The arena's size by its formula."""
     formula = program.explain().to_dict()["memory"]["arena"]
-    return parse_dim(formula).evaluate({**symbols, "threads": program.threads})
+    return parse_dim(formula).evaluate({**symbols, THREADS: program.threads})
 
 
 @pytest.mark.parametrize("rows", [1, 5, 64])
