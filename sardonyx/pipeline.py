@@ -79,13 +79,16 @@ def _upgrade(state: State) -> None:
     upgrade_opset(state.module, state.weights)
 
 
+ASSUMED = "assumed at compile time"
+
+
 def _assume(state: State) -> None:
     """States what the caller assumes, first of all in `main`: facts for the prover, guards for the program."""
     ranges = [f"{low} <= {name}" for name, low, _ in state.options.dims]
     ranges += [f"{name} <= {high}" for name, _, high in state.options.dims]
     block = main_of(state.module).body.block
     for condition in reversed((*state.options.assume, *ranges)):
-        op = dims.AssumeOp(condition, "assumed at compile time")
+        op = dims.AssumeOp(condition, ASSUMED)
         if block.first_op is not None:
             block.insert_op_before(op, block.first_op)
         try:
@@ -128,7 +131,9 @@ def check_assumptions(state: State) -> None:
     """Raises InputError for an assumption on a symbol that the model does not have."""
     bound = symbols(main_of(state.module))
     for op in main_of(state.module).body.block.ops:
-        if isinstance(op, dims.AssumeOp) and (unknown := sorted(assumed_symbols(op) - bound.keys())):
+        if not isinstance(op, dims.AssumeOp) or op.why is None or op.why.data != ASSUMED:
+            continue
+        if unknown := sorted(assumed_symbols(op) - bound.keys()):
             known = ", ".join(bound) or "none"
             raise InputError(f"assume={op.condition.data!r}: the model has no symbol {unknown[0]!r}, but {known}")
 

@@ -109,7 +109,12 @@ def quotient(c: Context, total: Dim, known: Dim) -> Dim:
 
 
 def _reshape_data(c: Context, x: Sequence[Dim], entries: list[Dim], allow_zero: bool) -> list[Dim]:
-    """With entries that are data: each may be a size, 0 (copy) or -1 (infer), which arithmetic tells apart."""
+    """With entries that are data: each may be a size, 0 (copy) or -1 (infer), which arithmetic tells apart.
+
+    With several of them and several symbols the expressions would be long: the sizes are the operation's to find.
+    """
+    if sum(_is_data(c, d) for d in entries if not d.is_const) * (1 + len(c.count(x).symbols)) > LONG_RESHAPE:
+        return [_reshape_entry(c, x, at, d, allow_zero) for at, d in enumerate(entries)]
     sizes: list[Dim] = []
     missing: list[Dim] = []  # 1 where the entry is -1, else 0
     for at, d in enumerate(entries):
@@ -131,6 +136,21 @@ def _reshape_data(c: Context, x: Sequence[Dim], entries: list[Dim], allow_zero: 
         out = sizes
     c.equal(total, c.count(out), "Reshape keeps the number of elements")
     return out
+
+
+LONG_RESHAPE = 5
+"""Entries that are data, times one more than there are symbols: from here on the expressions have many terms."""
+
+
+def _reshape_entry(c: Context, x: Sequence[Dim], at: int, d: Dim, allow_zero: bool) -> Dim:
+    """The size that one entry stands for: itself, the operand's, or one that the operation finds."""
+    if d is ZERO and not allow_zero and at < len(x):
+        return x[at]
+    if (d.is_const and d.value < 0) or (not d.is_const and _is_data(c, d)):
+        return c.fresh(0, at)
+    if not allow_zero:
+        _forbid_zero_copy(c, x, at, d)
+    return d
 
 
 def flatten(c: Context) -> Types:

@@ -1,0 +1,157 @@
+"""ONNX's own backend tests against a list of those that pass, checked both ways.
+
+`passing.txt` has the name of each test that passes, and `native` or `hosted` for how its operators run.  What is not
+listed must fail: so that the list tells the truth, and what has begun to pass gets a line.  The list is written by
+`python tests/backend/test_onnx_backend.py`.
+"""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Iterator, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import numpy_helper
+from onnx.backend.test.loader import load_model_tests
+from sardonyx.runtime.errors import CompilerBug, Error
+
+import sardonyx.backend
+
+LIST = Path(__file__).with_name("passing.txt")
+SHARDS = 100
+KINDS = ("node", "simple", "pytorch-converted", "pytorch-operator")
+CHANCE = ("test_bernoulli", "test_training_dropout")
+"""The standard leaves these results to chance: shape and type are compared."""
+SAMPLE = 150
+"""Each so manieth listed test is also run by the fast suite."""
+
+
+@cache
+def listed() -> dict[str, str]:
+    return dict(line.split() for line in LIST.read_text().splitlines())
+
+
+@cache
+def cases() -> dict[str, Any]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the standard's generators overflow and divide by zero on purpose
+        return {case.name: case for kind in KINDS for case in load_model_tests(kind=kind)}
+
+
+def data_of(case: Any) -> tuple[onnx.ModelProto, list[tuple[list[Any], list[Any]]]]:
+    """The model, and inputs and outputs of each run."""
+    if case.model is not None:
+        return case.model, [([plain(v) for v in ins], [plain(v) for v in outs]) for ins, outs in case.data_sets]
+    folder = Path(case.model_dir)
+    model = onnx.load(folder / "model.onnx")
+    sets: list[tuple[list[Any], list[Any]]] = []
+    for data in sorted(folder.glob("test_data_set_*")):
+        sets.append((stored(data, "input", model.graph.input), stored(data, "output", model.graph.output)))
+    return model, sets
+
+
+def stored(folder: Path, stem: str, infos: Sequence[onnx.ValueInfoProto]) -> list[Any]:
+    """The values in files `stem_0.pb`, ..., whose types the graph gives."""
+    protos = {"tensor_type": onnx.TensorProto, "sequence_type": onnx.SequenceProto, "optional_type": onnx.OptionalProto}
+    values: list[Any] = []
+    for index in range(len(list(folder.glob(f"{stem}_*.pb")))):
+        proto = protos[infos[index].type.WhichOneof("value")]
+        values.append(plain(proto.FromString((folder / f"{stem}_{index}.pb").read_bytes())))
+    return values
+
+
+def plain(value: Any) -> Any:
+    """A value of the test data as the backend takes it."""
+    if isinstance(value, onnx.TensorProto):
+        return numpy_helper.to_array(value)
+    if isinstance(value, onnx.SequenceProto):
+        return numpy_helper.to_list(value)
+    if isinstance(value, onnx.OptionalProto):
+        return numpy_helper.to_optional(value)
+    return np.asarray(value) if isinstance(value, np.generic) else value
+
+
+def difference(got: Any, want: Any, case: Any) -> str | None:
+    """What is wrong with a result; None where nothing is."""
+    if want is None:
+        return None if got is None else "a value for an empty optional"
+    if isinstance(want, list | tuple):
+        if not isinstance(got, list | tuple) or len(got) != len(want):
+            return f"no sequence of {len(want)}"
+        return next((d for g, w in zip(got, want, strict=True) if (d := difference(g, w, case))), None)
+    got, want = np.asarray(got), np.asarray(want)
+    if got.shape != want.shape:
+        return f"shape {got.shape} for {want.shape}"
+    if want.dtype.kind in "OUS":
+        return None if got.astype(str).tolist() == want.astype(str).tolist() else "other strings"
+    if got.dtype != want.dtype:
+        return f"{got.dtype} for {want.dtype}"
+    if case.name.startswith(CHANCE):
+        return None
+    if want.dtype.kind in "biu":
+        slack = 1 if "quant" in case.name and want.dtype != bool else 0
+        wrong = np.abs(got.astype(np.int64) - want.astype(np.int64)) > slack
+    else:
+        wide = np.complex128 if want.dtype.kind == "c" else np.float64
+        wrong = ~np.isclose(got.astype(wide), want.astype(wide), case.rtol, case.atol, equal_nan=True)
+    return f"{int(wrong.sum())} of {want.size} values differ" if wrong.any() else None
+
+
+def outcome(case: Any) -> str:
+    """`native`, `hosted`, or what is wrong."""
+    model, sets = data_of(case)
+    try:
+        rep = sardonyx.backend.prepare(model)
+        for inputs, outputs in sets:
+            for got, want in zip(rep.run(inputs), outputs):
+                if (found := difference(got, want, case)) is not None:
+                    return f"wrong: {found}"
+    except CompilerBug as error:
+        return f"bug: {error}"
+    except (Error, NotImplementedError) as error:
+        return f"refused: {error}"
+    return "hosted" if rep.hosted else "native"
+
+
+def shard(number: int) -> Iterator[str]:
+    """The names of one part of the tests."""
+    return (name for at, name in enumerate(sorted(cases())) if at % SHARDS == number)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", range(SHARDS))
+def test_the_list_tells_what_passes_and_how(number: int) -> None:
+    found = {name: outcome(cases()[name]) for name in shard(number)}
+    passing = {name: text for name, text in found.items() if text in ("native", "hosted")}
+    expected = {name: listed()[name] for name in found if name in listed()}
+    assert passing == expected, {n: t for n, t in found.items() if passing.get(n) != expected.get(n)}
+
+
+def test_a_sample_passes() -> None:
+    names = sorted(listed())[::SAMPLE]
+    assert {name: outcome(cases()[name]) for name in names} == {name: listed()[name] for name in names}
+
+
+def test_the_list_has_no_other_names() -> None:
+    assert set(listed()) <= set(cases())
+
+
+def test_nearly_all_pass() -> None:
+    assert len(set(cases()) - set(listed())) < len(cases()) // 50
+
+
+if __name__ == "__main__":
+    lines: list[str] = []
+    for test_name, test_case in sorted(cases().items()):
+        text = outcome(test_case)
+        if text in ("native", "hosted"):
+            lines.append(f"{test_name} {text}\n")
+        else:
+            print(test_name, text.splitlines()[0], file=sys.stderr)
+    LIST.write_text("".join(lines))
