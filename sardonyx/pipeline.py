@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import gettempdir
 
-from xdsl.dialects.builtin import ArrayAttr, ModuleOp, StringAttr
+from xdsl.dialects.builtin import ArrayAttr, ModuleOp, StringAttr, TensorType
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation
 
@@ -155,7 +155,20 @@ def _user_patterns(state: State) -> None:
 
 
 def _compute_sizes(state: State) -> None:
+    drop_stale_guards(main_of(state.module))
     compute_sizes(state.module, state.weights)
+
+
+def drop_stale_guards(main: FuncOp) -> None:
+    """Guards on sizes that nothing has any more: inference, run again with what it had stated, found them otherwise."""
+    bound = set(symbols(main))
+    for op in main.walk():
+        arguments = [a.type for region in op.regions for block in region.blocks for a in block.args]
+        bound.update(s for t in arguments if isinstance(t, TensorType) for d in dims.dims_of(t) for s in d.symbols)
+    for op in list(main.walk()):
+        if isinstance(op, dims.AssumeOp) and not assumed_symbols(op) <= bound:
+            op.detach()
+            op.erase()
 
 
 def _trees(state: State) -> None:
