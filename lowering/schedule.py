@@ -18,7 +18,7 @@ from xdsl.ir import Attribute, Block, BlockArgument, Operation, SSAValue
 
 from ..dialects import kernel, onnx
 from ..dialects.dims import Dim, ShapeAttr, as_dim, dim_max, dims_of
-from ..dialects.dims.expression import Symbol
+from ..dialects.dims.expression import DimError, Symbol
 
 ALIGNMENT = 64
 NOMINAL = 64
@@ -182,7 +182,10 @@ class Slot:
 
 def nominal(size: Dim) -> int:
     """The size where every symbol has its likely value."""
-    return size.evaluate({s: 2 if s == THREADS else NOMINAL for s in size.symbols})
+    try:
+        return size.evaluate({s: 2 if s == THREADS else NOMINAL for s in size.symbols})
+    except (DimError, ZeroDivisionError):
+        return NOMINAL**2  # no such sizes exist, and there are others
 
 
 def fill_slots(blocks: list[Stretch]) -> list[Slot]:

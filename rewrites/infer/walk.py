@@ -11,6 +11,7 @@ from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
 from ...dialects import dims, onnx
 from ...dialects.dims import Dim, ShapeAttr, dims_of
+from ...dialects.dims.interval import is_signed
 from ...dialects.onnx.types import OptionalType, SequenceType, UnknownType
 from ...runtime.errors import ModelError
 from ...semantics.custom import NO_OPERATORS, Operators
@@ -58,6 +59,8 @@ class Inference:
         function.attributes.pop(RANK_FROM_DATA, None)
         if any(isinstance(a.type, UnrankedTensorType | UnknownType) for a in arguments):
             function.attributes[RANK_FROM_DATA] = UnitAttr()
+        for symbol in sorted({s for a in arguments for d in ranked_dims(a.type) for s in d.symbols if is_signed(s)}):
+            self.scope.facts.assume(f"0 <= {symbol}")  # a size, though its name could be of data
         failure = self.block(function.body.block, self.scope)
         if failure is not None:
             raise ModelError(failure)
