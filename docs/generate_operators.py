@@ -158,7 +158,8 @@ def summary(tables: dict[str, list[Row]], readme: str) -> str:
     for title, rows in tables.items():
         hosted = [f"`{r.name}`" for r in rows if not r.native and r.reference]
         missing = [f"`{r.name}`" for r in rows if not r.native and not r.reference]
-        line = f"* **{title}**: {len(rows)} operators at every version; {sum(bool(r.native) for r in rows)} are native code."
+        with_native = sum(bool(r.native) for r in rows)
+        line = f"* **{title}**: {len(rows)} operators at every version; {with_native} are native code."
         if hosted:
             line += f" Hosted: {', '.join(hosted)}."
         if missing:
