@@ -17,6 +17,7 @@ from ...semantics.facts import Contradiction, Facts
 from ...semantics.shapes import Context, Names, Scope, ShapeError, elements_of
 from ...semantics.shapes.containers import ANY, container_dims, merged
 from ...semantics.shapes.elements import Elements, Truth, as_integers, filled
+from ...semantics.shapes.selection import chosen, is_total, truth_of
 from .trips import state_elements, trip_count
 
 if TYPE_CHECKING:
@@ -82,7 +83,8 @@ def if_(inference: Inference, c: Context) -> list[Attribute | None]:
     for at, result in enumerate(c.results):
         assert result is not None
         given = [values[at] for values in outputs]
-        types.append(_merged_results(c, at, [v.type for v in given], valid))
+        by = truth if isinstance(truth, Truth) and len(valid) == 2 else None
+        types.append(_merged_results(c, at, [v.type for v in given], valid, by))
         _merge_values(c, result, given, valid)
         ranks = {_rank(v.type) for v in given}
         if isinstance(truth, Truth) and known is None and len(ranks) > 1:
@@ -114,20 +116,27 @@ def condition_of(value: SSAValue, scope: Scope, *, limited: bool = False) -> boo
     found = elements.reshape(-1)[0]
     if isinstance(found, Truth):
         return found if limited or not found.limits else None
-    return bool(found.value) if isinstance(found, Dim) and found.is_const else None
+    if not isinstance(found, Dim):
+        return None
+    return bool(found.value) if found.is_const else truth_of(found)
 
 
-def _merged_results(c: Context, at: int, types: Sequence[Attribute], regions: Sequence[Region]) -> Attribute:
+def _merged_results(
+    c: Context, at: int, types: Sequence[Attribute], regions: Sequence[Region], truth: Truth | None
+) -> Attribute:
+    """The type of a result of several branches; `truth` tells which of two it is."""
     known = [t for t in types if not isinstance(t, UnknownType)]
     if not known:
         return types[0]
     out = known[0]
     for other in known[1:]:
-        out = _merge_types(c, at, out, other)
+        out = _merge_types(c, at, out, other, regions, truth)
     return escaping(c, at, out, regions)
 
 
-def _merge_types(c: Context, at: int, a: Attribute, b: Attribute) -> Attribute:
+def _merge_types(
+    c: Context, at: int, a: Attribute, b: Attribute, regions: Sequence[Region], truth: Truth | None
+) -> Attribute:
     """The type of a result that is one of two."""
     if a == b:
         return a
@@ -135,12 +144,18 @@ def _merge_types(c: Context, at: int, a: Attribute, b: Attribute) -> Attribute:
         if a.element_type != b.element_type:
             raise ShapeError(f"output {at} is {a} in one branch and {b} in the other")
         pairs = zip(dims_of(a), dims_of(b))
-        return dims.tensor_type(a.element_type, [_either(c, at, i, x, y) for i, (x, y) in enumerate(pairs)])
+        found = [_either(c, x, y, regions, truth) or c.fresh(at, i) for i, (x, y) in enumerate(pairs)]
+        return dims.tensor_type(a.element_type, found)
     return merged(a, b)
 
 
-def _either(c: Context, at: int, axis: int, x: Dim, y: Dim) -> Dim:
-    return x if x is y or c.scope.facts.prove_eq(x, y) else c.fresh(at, axis)
+def _either(c: Context, x: Dim, y: Dim, regions: Sequence[Region], truth: Truth | None) -> Dim | None:
+    """The size that is x where the condition holds, else y."""
+    if x is y or c.scope.facts.prove_eq(x, y):
+        return x
+    if truth is None or not all(is_total(d) and visible(d, c.scope.names, regions) for d in (x, y)):
+        return None
+    return chosen(c.scope.facts, truth, x, y)
 
 
 def escaping(c: Context, at: int, type_: Attribute, regions: Sequence[Region]) -> Attribute:

@@ -21,6 +21,7 @@ from ...dialects.dims.expression import ONE, ZERO, Dim, as_dim, dim_max, dim_min
 from ...dialects.onnx.types import ELEMENT_TYPES, numpy_dtype
 from .context import Context, Guard
 from .elements import MANTISSA, Element, Elements, Ratio, Truth, filled, is_integer, ratio_of_float, row_major
+from .selection import chosen, indicator, truth_of
 from .value_rule import Known, is_data, numbers_of, result_element, result_shape, small_result, zero_of
 
 _MAX_NUMERATOR = 256  # factors above it leave too few sizes exact to be worth a guard
@@ -132,9 +133,14 @@ def divided(c: Context, a: Dim, b: Dim) -> Dim | None:
     facts = c.scope.facts
     if b is ZERO or not facts.prove_le(0, b):
         return None if b is ZERO or not b.is_const else divided(c, -a, -b)
-    if facts.prove_le(0, a):
+    return _toward_zero(c, a, b)
+
+
+def _toward_zero(c: Context, a: Dim, b: Dim) -> Dim:
+    """a / b for b > 0, rounded to zero: down where a is not negative, else up."""
+    if c.scope.facts.prove_le(0, a):
         return a // b
-    return dim_max(a, 0) // b - dim_max(-a, 0) // b
+    return dim_max(a // b, dim_min((a + b - 1) // b, 0))
 
 
 def modulo(c: Context, a: Any, b: Any) -> Element:
@@ -196,7 +202,9 @@ def floor(c: Context, a: Any) -> Element:
 
 
 def ceil(c: Context, a: Any) -> Element:
-    return Ratio(-((-a.numerator) // a.denominator), 1, True, a.limits) if isinstance(a, Ratio) else None
+    return (
+        Ratio((a.numerator + (a.denominator - 1)) // a.denominator, 1, True, a.limits) if isinstance(a, Ratio) else None
+    )
 
 
 def round_(c: Context, a: Any) -> Element:
@@ -289,9 +297,15 @@ def conjunction(c: Context, a: Any, b: Any) -> Element:
         return ZERO
     if a is ONE or b is ONE or a == b:
         return b if a is ONE else a
-    if isinstance(a, Truth) and isinstance(b, Truth):
-        return _stronger(c, a, b) or _stronger(c, b, a)
-    return None
+    if isinstance(a, Truth) and isinstance(b, Truth) and (found := _stronger(c, a, b) or _stronger(c, b, a)):
+        return found
+    return combined(lambda x, y: x * y, a, b)
+
+
+def combined(function: Callable[[Dim, Dim], Dim], a: Dim | Truth, b: Dim | Truth) -> Element:
+    """A function of two booleans as 0 and 1."""
+    x, y = indicator(a), indicator(b)
+    return None if x is None or y is None else function(x, y)
 
 
 def _stronger(c: Context, a: Truth, b: Truth) -> Truth | None:
@@ -306,17 +320,21 @@ def _stronger(c: Context, a: Truth, b: Truth) -> Truth | None:
 def disjunction(c: Context, a: Any, b: Any) -> Element:
     if ONE in (a, b):
         return ONE
-    return b if a is ZERO else a if b is ZERO or a == b else None
+    if a is ZERO:
+        return b
+    return a if b is ZERO or a == b else combined(dim_max, a, b)
 
 
 def exclusive(c: Context, a: Any, b: Any) -> Element:
     if a in (ZERO, ONE):
         a, b = b, a
-    return a if b is ZERO else negation(c, a) if b is ONE else None
+    if b in (ZERO, ONE):
+        return a if b is ZERO else negation(c, a)
+    return combined(lambda x, y: dim_max(x, y) - dim_min(x, y), a, b)
 
 
 def where(c: Context) -> Known:
-    """Where the condition is not decided, equal choices still tell."""
+    """Equal choices tell whatever the condition; where sizes decide it, the choice is an expression."""
     condition, a, b = (c.elements(i) for i in range(3))
     shape = small_result(c)
     if a is None or b is None or shape is None:
@@ -327,6 +345,8 @@ def where(c: Context) -> Known:
     for test, x, y in zip(*(row_major(array) for array in arrays)):
         if isinstance(test, Dim) and test.is_const:
             out.append(x if test.value else y)
+        elif isinstance(test, Dim | Truth) and isinstance(x, Dim) and isinstance(y, Dim):
+            out.append(chosen(c.scope.facts, truth_of(test), x, y))
         else:
             out.append(x if x is y else None)
     return [np.broadcast_to(filled(arrays[0].shape, out), shape)]
@@ -385,7 +405,10 @@ def cast(c: Context) -> Known:
 
 def _cast_one(c: Context, e: Dim | Ratio | Truth, to: Attribute) -> Element:
     if isinstance(e, Truth):
-        return e if to == IntegerType(1) else None
+        if to == IntegerType(1):
+            return e
+        one = indicator(e)
+        return one if one is None or is_integer(to) else Ratio(one)
     if isinstance(e, Dim):
         if is_integer(to):
             return _to_bool(c, e) if to == IntegerType(1) else e
@@ -412,9 +435,7 @@ def _truncated(c: Context, e: Ratio, to: Attribute) -> Element:
         return None
     if e.denominator == 1:
         return e.numerator
-    if c.scope.facts.prove_le(0, e.numerator):
-        return e.numerator // e.denominator
-    return dim_max(e.numerator, 0) // e.denominator - dim_max(-e.numerator, 0) // e.denominator
+    return _toward_zero(c, e.numerator, as_dim(e.denominator))
 
 
 def _holds_limits(c: Context, e: Ratio) -> bool:

@@ -1,0 +1,143 @@
+"""Atoms that determine each other: of the ways to write a sum, normal form keeps the shorter.
+
+`min(a, b) + max(a, b)` is `a + b`; `x % k + k*(x//k)` is `x`; `x//k + (k - 1 - x)//k` is 0, a quotient rounded down and
+one rounded up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import NamedTuple
+
+from . import division, extremes
+from .expression import (
+    Atom,
+    Call,
+    Dim,
+    Monomial,
+    add,
+    constant,
+    divide_monomials,
+    multiply_monomials,
+    negate,
+)
+
+
+class Relation(NamedTuple):
+    """`first + times*second == total`, with an atom in each of the monomials first and second."""
+
+    first: Monomial
+    times: int
+    second: Monomial
+    total: Dim
+    prefers_first: bool  # among equally short ways: a remainder has better bounds than a difference of two
+
+
+Sums = dict[Monomial, int]
+
+
+def merge_complements(sums: Sums) -> Sums:
+    """Chooses between atoms that determine each other.
+
+    Of the ways to write the sum with only one of a pair, the shorter is taken, else that with a remainder or with
+    positive coefficients.
+    """
+    for _ in range(8):
+        for monomial in sums:
+            shorter = next((s for f in monomial if (s := _rewritten(sums, monomial, f))), None)
+            if shorter is not None:
+                sums = shorter
+                break
+        else:
+            return sums
+    return sums
+
+
+def _rewritten(sums: Sums, monomial: Monomial, factor: tuple[Atom, int]) -> Sums | None:
+    """The sum with one pair written the preferred way; None where it is so already."""
+    atom, power = factor
+    if atom.args is None or power != 1:
+        return None
+    for relation in _relations(atom):
+        found = _with_relation(sums, monomial, atom, relation)
+        if found is not None:
+            return found
+    return None
+
+
+def _with_relation(sums: Sums, monomial: Monomial, atom: Call, relation: Relation) -> Sums | None:
+    first, k, second, total, prefers_first = relation
+    rest = divide_monomials(monomial, first if first[0][0] is atom else second)
+    if rest is None:
+        return None
+    one, other = multiply_monomials(rest, first), multiply_monomials(rest, second)
+    p, q = sums.get(one, 0), sums.get(other, 0)
+    if not (p and q) and not _may_shorten(sums, rest, total, -p if p else -(q // k)):
+        return None
+    choices = [_replaced(sums, rest, total, {one: -p, other: -k * p}, p)]
+    if q % k == 0:
+        choices.append(_replaced(sums, rest, total, {one: -q // k, other: -q}, q // k))
+
+    def rank(terms: Sums) -> tuple[int, int, int]:
+        if prefers_first:
+            return len(terms), int(one not in terms), 0
+        return len(terms), -terms.get(one, 0), -terms.get(other, 0)
+
+    best = min(choices, key=rank)
+    return best if rank(best) < rank(sums) else None
+
+
+def _may_shorten(sums: Sums, rest: Monomial, total: Dim, times: int) -> bool:
+    """Whether taking away `times * rest * total` removes as many terms as it adds."""
+    gain = 0
+    for c, m in total.terms:
+        there = sums.get(multiply_monomials(rest, m), 0)
+        gain += (there == c * times) - (there == 0)
+    return gain >= 0
+
+
+def _replaced(sums: Sums, rest: Monomial, total: Dim, change: Sums, times: int) -> Sums:
+    """The sum with coefficients changed and `times * rest * total` added."""
+    out = dict(sums)
+    for m, c in change.items():
+        out[m] = out.get(m, 0) + c
+    if times:
+        for c, m in total.terms:
+            m = multiply_monomials(rest, m)
+            out[m] = out.get(m, 0) + c * times
+    return {m: c for m, c in out.items() if c}
+
+
+@lru_cache(maxsize=1 << 12)
+def _relations(atom: Call) -> tuple[Relation, ...]:
+    """What determines an atom, and the atom it."""
+    return tuple(_pairs(atom))
+
+
+def _pairs(atom: Call) -> Iterator[Relation]:
+    a, b = atom.args[:2]
+    if atom.kind in ("min", "max") and len(atom.args) == 2:
+        low, high = extremes.extremum("min", atom.args), extremes.extremum("max", atom.args)
+        if all(d.atom is not None and d.atom.args == atom.args for d in (low, high)):
+            yield Relation(high.terms[0][1], 1, low.terms[0][1], add(a, b), False)
+    if atom.kind in ("mod", "floordiv") and len(b.terms) == 1 and b.terms[0][0] > 0:
+        rest, quotient = division.mod(a, b), division.floordiv(a, b)
+        if rest.atom is not None and quotient.atom is not None:
+            k, m = b.terms[0]
+            yield Relation(rest.terms[0][1], k, multiply_monomials(m, quotient.terms[0][1]), a, True)
+    if atom.kind == "floordiv" and b.is_const:
+        yield from _rounded_up(atom, a, b)
+
+
+def _rounded_up(atom: Call, a: Dim, b: Dim) -> Iterator[Relation]:
+    """`a//k` is `-((k - 1 - a)//k)`, of which normal form makes a sum with one other quotient."""
+    whole, rest = division.split(add(constant(b.value - 1), negate(a)), b)
+    other = division.floordiv_rest(rest, b).atom
+    if other is None or other is atom or other.args is None or other.kind != "floordiv":
+        return
+    first, second = sorted((atom, other), key=lambda x: x.key)
+    yield Relation(((first, 1),), 1, ((second, 1),), negate(whole), False)
+
+
+__all__ = ["merge_complements"]

@@ -1,0 +1,146 @@
+"""The normal form of least, greatest and broadcast sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import lru_cache
+from math import gcd
+from typing import Literal
+
+from . import interval
+from .expression import (
+    ONE,
+    ZERO,
+    Atom,
+    Dim,
+    DimError,
+    Kind,
+    add,
+    as_dim,
+    call_dim,
+    common_monomial,
+    exactly,
+    intern,
+    multiply,
+    negate,
+)
+
+
+def dim_max(*args: Dim | int) -> Dim:
+    """The greatest of one or more."""
+    return extremum("max", tuple(map(as_dim, args)))
+
+
+def dim_min(*args: Dim | int) -> Dim:
+    """The least of one or more."""
+    return extremum("min", tuple(map(as_dim, args)))
+
+
+@lru_cache(maxsize=1 << 14)
+def extremum(kind: Literal["min", "max"], args: tuple[Dim, ...]) -> Dim:
+    """Moves what the arguments share out: `max(N - 1, 0)` is `max(N, 1) - 1`, `max(2*N, 2*M)` is `2*max(N, M)`."""
+    args = _undominated(kind, _flatten(kind, args))
+    if len(args) == 1:
+        return args[0]
+    offset = _least_coefficients(args)
+    if offset is not ZERO:
+        return add(offset, extremum(kind, tuple(add(a, negate(offset)) for a in args)))
+    factor = _shared_factor(args)
+    if factor is not ONE:
+        return multiply(factor, extremum(kind, tuple(exactly(a, factor) for a in args)))
+    return call_dim(kind, tuple(sorted(args, key=_argument_key)))
+
+
+def _flatten(kind: Kind, args: Iterable[Dim]) -> tuple[Dim, ...]:
+    """The arguments, with those of a nested call of the kind in its place, without repetition.
+
+    A call plus an expression, `max(a, b) + c`, counts as `max(a + c, b + c)`.
+    """
+    flat: dict[Dim, None] = {}
+    for arg in args:
+        inner = next(
+            (m[0][0] for c, m in arg.terms if c == 1 and len(m) == 1 and m[0][1] == 1 and _is_kind(m[0][0], kind)), None
+        )
+        if inner is None or inner.args is None:
+            flat[arg] = None
+        elif arg.atom is inner:
+            flat.update(dict.fromkeys(_flatten(kind, inner.args)))
+        elif kind != "broadcast":
+            rest = add(arg, negate(intern(((1, ((inner, 1),)),))))
+            flat.update(dict.fromkeys(_flatten(kind, [add(a, rest) for a in inner.args])))
+        else:
+            flat[arg] = None
+    return tuple(flat)
+
+
+def _argument_key(dim: Dim) -> tuple[bool, str]:
+    return dim.is_const, str(dim)
+
+
+def _is_kind(atom: Atom, kind: Kind) -> bool:
+    return atom.args is not None and atom.kind == kind
+
+
+def _undominated(kind: Literal["min", "max"], args: tuple[Dim, ...]) -> tuple[Dim, ...]:
+    """Without the arguments that another one makes irrelevant for every value of the symbols."""
+    kept = list(args)
+    for arg in args:
+        for other in kept:
+            if other is arg:
+                continue
+            margin = other - arg if kind == "max" else arg - other
+            if interval.lower_bound(margin) >= 0:
+                kept.remove(arg)
+                break
+    return tuple(kept)
+
+
+def _least_coefficients(args: tuple[Dim, ...]) -> Dim:
+    """The sum of each monomial times its least coefficient in any of the arguments."""
+    tables = [{m: c for c, m in a.terms} for a in args]
+    monomials = dict.fromkeys(m for t in tables for m in t)
+    return Dim.of_terms([(min(t.get(m, 0) for t in tables), m) for m in monomials])
+
+
+def _shared_factor(args: tuple[Dim, ...]) -> Dim:
+    terms = [t for a in args for t in a.terms]
+    common = common_monomial(m for _, m in terms)
+    positive = tuple(f for f in common if interval.monomial_interval((f,), interval.default_range)[0] >= 0)
+    return intern(((gcd(*(c for c, _ in terms)), positive),))
+
+
+# --- broadcast --------------------------------------------------------------------------------------------------------
+
+
+def dim_broadcast(*args: Dim | int) -> Dim:
+    """The size that broadcasting gives these sizes, on the assumption that they broadcast.
+
+    Raises DimError where two constants do not.
+    """
+    return broadcast(tuple(map(as_dim, args)))
+
+
+@lru_cache(maxsize=1 << 14)
+def broadcast(args: tuple[Dim, ...]) -> Dim:
+    args = tuple(a for a in _flatten("broadcast", args) if a is not ONE)
+    constants = [a for a in args if a.is_const]
+    if len(constants) > 1:
+        raise DimError(f"sizes that do not broadcast: {', '.join(map(str, args))}")
+    if constants:
+        return constants[0]
+    if len(args) < 2:
+        return args[0] if args else ONE
+    for arg in args:
+        if never_one(arg):
+            return arg
+    return call_dim("broadcast", tuple(sorted(args, key=str)))
+
+
+def never_one(dim: Dim) -> bool:
+    """Whether no values of the symbols make it 1, as far as ranges and common factors tell."""
+    g = gcd(*(c for c, m in dim.terms if m))
+    if g == 0:
+        return dim is not ONE
+    if (1 - dim.constant_term) % g:
+        return True
+    return interval.lower_bound(dim) > 1

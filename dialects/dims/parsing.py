@@ -1,0 +1,54 @@
+"""Expressions read from Python text."""
+
+from __future__ import annotations
+
+import ast
+import unicodedata
+from collections.abc import Callable
+from functools import lru_cache
+
+from . import extremes
+from .expression import Dim, DimError, constant
+
+_BINARY: dict[type[ast.operator], Callable[[Dim, Dim], Dim]] = {
+    ast.Add: Dim.__add__,
+    ast.Sub: Dim.__sub__,
+    ast.Mult: Dim.__mul__,
+    ast.FloorDiv: Dim.__floordiv__,
+    ast.Mod: Dim.__mod__,
+}
+_FUNCTIONS: dict[str, Callable[..., Dim]] = {
+    "min": extremes.dim_min,
+    "max": extremes.dim_max,
+    "broadcast": extremes.dim_broadcast,
+}
+
+
+@lru_cache(maxsize=1 << 14)
+def parse_dim(text: str) -> Dim:
+    """Reads an expression over names, integers, `+ - * // %`, `min()`, `max()` and `broadcast()`.
+
+    Raises DimError for any other text.
+    """
+    try:
+        if not unicodedata.is_normalized("NFKC", text):  # two names that Python takes for one would be one symbol
+            raise DimError("not normalized")
+        return _parse(ast.parse(text.strip(), mode="eval").body)
+    except (SyntaxError, ValueError, RecursionError, MemoryError, ZeroDivisionError) as error:
+        raise DimError(f"not a dimension expression: {text[:100]!r}") from error
+
+
+def _parse(node: ast.expr) -> Dim:
+    match node:
+        case ast.Name(id=name):
+            return Dim.symbol(name)
+        case ast.Constant(value=int(value)) if not isinstance(value, bool):
+            return constant(value)
+        case ast.UnaryOp(op=ast.USub(), operand=operand):
+            return -_parse(operand)
+        case ast.BinOp(left=left, op=op, right=right) if type(op) in _BINARY:
+            return _BINARY[type(op)](_parse(left), _parse(right))
+        case ast.Call(func=ast.Name(id=name), args=args, keywords=[]) if name in _FUNCTIONS and args:
+            return _FUNCTIONS[name](*map(_parse, args))
+        case _:
+            raise DimError("outside the grammar")

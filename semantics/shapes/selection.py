@@ -1,0 +1,74 @@
+"""Which of two sizes it is, where a condition on sizes tells: booleans and choices as expressions."""
+
+from __future__ import annotations
+
+from ...dialects.dims.expression import ONE, Dim, dim_max, dim_min
+from ..facts import Contradiction, Facts
+from .elements import Truth
+
+_MAX_TERMS = 12
+"""A choice of more terms is not worth an expression."""
+
+
+def truth_of(value: Dim | Truth) -> Truth:
+    """A boolean that sizes decide, given as 0 and 1, as a condition."""
+    return value if isinstance(value, Truth) else Truth(ONE, "<=", value)
+
+
+def indicator(value: Dim | Truth) -> Dim | None:
+    """1 where the condition holds, else 0; None where it rests on limits of floats."""
+    if isinstance(value, Dim):
+        return value
+    if value.limits:
+        return None
+    gap = value.right - value.left
+    one = dim_min(dim_max(gap + 1, 0), 1) if value.op == "<=" else ONE - dim_min(dim_max(gap, -gap), 1)
+    return ONE - one if value.negated else one
+
+
+def chosen(facts: Facts, truth: Truth, x: Dim, y: Dim) -> Dim | None:
+    """x where the condition holds, else y; as the greater or the lesser of the two where the condition says that."""
+    if x is y:
+        return x
+    one = indicator(truth)
+    if one is None:
+        return None
+    either = _extremum_of(facts, truth, x, y)
+    if either is not None:
+        return either
+    out = y + (x - y) * one
+    return out if len(out.terms) <= _MAX_TERMS else None
+
+
+def _extremum_of(facts: Facts, truth: Truth, x: Dim, y: Dim) -> Dim | None:
+    sides = {value: facts.copy() for value in (True, False)}
+    for value, known in sides.items():
+        try:
+            known.assume(truth.condition(value))
+        except Contradiction:
+            return x if not value else y
+    if sides[True].prove_eq(x, y):
+        return y
+    if sides[False].prove_eq(x, y):
+        return x
+    if sides[True].prove_le(y, x) and sides[False].prove_le(x, y):
+        return dim_max(x, y)
+    if sides[True].prove_le(x, y) and sides[False].prove_le(y, x):
+        return dim_min(x, y)
+    return None
+
+
+def is_total(d: Dim) -> bool:
+    """Whether an expression has a value whatever its symbols: no quotient by a size, nothing that must broadcast."""
+    for _, monomial in d.terms:
+        for atom, _ in monomial:
+            if atom.args is None:
+                continue
+            if atom.kind == "broadcast" or (atom.kind in ("floordiv", "mod") and not atom.args[1].is_const):
+                return False
+            if not all(map(is_total, atom.args)):
+                return False
+    return True
+
+
+__all__ = ["chosen", "indicator", "is_total", "truth_of"]
