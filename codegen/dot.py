@@ -31,6 +31,8 @@ def dot(f: FunctionBuilder, target: Target, kind: str, acc: SSAValue, a: SSAValu
     """acc + dot of 4-byte groups; kind "u8s8", "s8s8" or "u8u8" tells which of a and b are signed."""
     lanes = llvmx.lanes_of(acc.type)
     assert lanes is not None
+    if lanes < 4:
+        return _few(f, kind, acc, a, b, lanes)
     if 32 * lanes not in MADD:
         widest = target.vector_bytes // 4
         return _halves(f, target, kind, acc, a, b, lanes, min(widest, lanes // 2))
@@ -62,6 +64,16 @@ def _halves(
         width = 2 * (llvmx.lanes_of(parts[0].type) or 0)
         parts = [f.shuffle(x, y, range(width)) for x, y in zip(parts[::2], parts[1::2])]
     return parts[0]
+
+
+def _few(f: FunctionBuilder, kind: str, acc: SSAValue, a: SSAValue, b: SSAValue, lanes: int) -> SSAValue:
+    """Fewer lanes than any instruction has: the bytes are widened and their products added up."""
+    wide = vector(4 * lanes, I32)
+    factors = [f.cast("sext" if sign == "s" else "zext", value, wide) for sign, value in ((kind[0], a), (kind[2], b))]
+    products = f.mul(*factors)
+    for part in range(4):
+        acc = f.add(acc, f.shuffle(products, products, range(part, 4 * lanes, 4)))
+    return acc
 
 
 def _vnni(f: FunctionBuilder, kind: str, acc: SSAValue, a: SSAValue, b: SSAValue, name: str) -> SSAValue:

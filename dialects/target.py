@@ -16,7 +16,8 @@ from xdsl.printer import Printer
 class Target:
     """One CPU. `vector_bytes` is the width of a vector register (32: AVX2, 64: AVX-512), caches are bytes a core.
 
-    `cpu` and `features` are LLVM's names (`znver5`, `+avx512f,...`); `threads` is the number of cores to plan for.
+    `cpu` and `features` are LLVM's names (`znver5`, `+avx512f,...`).  With `plain`, the lowering takes it for a machine
+    of one lane and three registers: no vectors, tiles of one element; an independent check of all that tiling does.
     """
 
     cpu: str
@@ -27,10 +28,11 @@ class Target:
     l2: int
     l3: int
     triple: str = "x86_64-unknown-linux-gnu"
+    plain: bool = False
 
     def lanes(self, element_bytes: int) -> int:
         """How many elements of that size one vector register holds."""
-        return self.vector_bytes // element_bytes
+        return 1 if self.plain else self.vector_bytes // element_bytes
 
     def has(self, feature: str) -> bool:
         """Whether LLVM's feature (`avx512vnni`, `amx-tile`, ...) is there."""

@@ -19,7 +19,7 @@ from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from xdsl.dialects import arith
+from xdsl.dialects import arith, vector
 from xdsl.dialects.builtin import VectorType
 from xdsl.ir import Attribute, SSAValue
 
@@ -101,6 +101,9 @@ class TemplateContext:
         """
         kind = values[0].type
         lanes = kind.get_shape()[0] if isinstance(kind, VectorType) else 1
+        if isinstance(kind, VectorType) and lanes == 1:
+            self._store_only_lane(op, values, indices, mask)
+            return
         at: list[Value] = [Lanes(i) for i in indices]
         if lanes > 1:
             at[axis] = Lanes(indices[axis], stride)
@@ -112,6 +115,22 @@ class TemplateContext:
             place = self.storage[result]
             assert isinstance(place, Buffer)
             emitter.store(value, place, at)
+
+    def _store_only_lane(
+        self, op: kernel.TemplateOp, values: Sequence[SSAValue], indices: Sequence[Scalar], mask: SSAValue | None
+    ) -> None:
+        """Stores vectors of one lane as scalars."""
+
+        def lane(value: SSAValue) -> SSAValue:
+            assert isinstance(value.type, VectorType)
+            return self.builder.hoisted(vector.ExtractOp(value, [0], value.type.element_type)).result
+
+        scalars = [lane(v) if isinstance(v.type, VectorType) else v for v in values]
+        if mask is None:
+            self.store(op, scalars, indices)
+            return
+        with self.builder.when(lane(mask)):
+            self.store(op, scalars, indices)
 
 
 def whole(*dims: Dim | int) -> Dim:

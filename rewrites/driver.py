@@ -11,9 +11,10 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from xdsl.dialects.builtin import DenseArrayBase, ModuleOp, StringAttr, i64
-from xdsl.ir import Attribute, Block, Operation, SSAValue
+from xdsl.ir import Attribute, Block, Operation, OpResult, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
+from ..dialects import onnx
 from ..runtime.errors import CompilerBug
 
 ORIGIN = "origin"
@@ -72,6 +73,8 @@ class PatternRewriter:
         self.touched.extend(use.operation for use in old.uses)
         if new.name_hint is None:
             new.name_hint = old.name_hint
+        if isinstance(new, OpResult) and (name := onnx.value_name(old)) and not onnx.value_name(new):
+            onnx.set_value_name(new, name)  # it is the same value, so whoever compares levels finds it
         old.replace_all_uses_with(new)
 
     def replace(self, op: Operation, new: Operation | Sequence[SSAValue | None]) -> None:

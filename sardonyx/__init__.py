@@ -17,6 +17,7 @@ from .runtime.errors import CompilerBug, Error, InputError, ModelError, Unsuppor
 
 if TYPE_CHECKING:
     from . import testing
+    from .comparison import compare
     from .compiler import lower, rewrite, run
     from .infer import infer_shapes
     from .ops import op, pointwise
@@ -26,6 +27,7 @@ __version__ = "0.1.0"
 
 _LAZY = {
     "Program": "program",
+    "compare": "comparison",
     "compile": "program",
     "infer_shapes": "infer",
     "lower": "compiler",
@@ -37,7 +39,7 @@ _LAZY = {
 
 __all__ = [
     "CompilerBug", "Error", "InputError", "ModelError", "Program", "UnsupportedError",
-    "compile", "infer_shapes", "lower", "op", "pointwise", "rewrite", "run", "testing",
+    "compare", "compile", "infer_shapes", "lower", "op", "pointwise", "rewrite", "run", "testing",
 ]  # fmt: skip
 
 

@@ -140,6 +140,7 @@ def compile_command(
 ) -> None:  # fmt: skip
     """Compile MODEL into the cache, or show it at one level."""
     from .compiler import EMITTABLE, emitted
+    from .options import Options
 
     if level is None:
         program = compiled(model, options)
@@ -154,9 +155,8 @@ def compile_command(
         return
     if level not in EMITTABLE:
         raise click.UsageError(f"no level {level!r}; there are {', '.join(EMITTABLE)}")
-    text, seconds = emitted(
-        model, level, kernel=kernel_name, assume=options["assume"], fuse=not options["no_fuse"], exact=options["exact"]
-    )
+    choices = Options(assume=options["assume"], fuse=not options["no_fuse"], exact=options["exact"])
+    text, seconds = emitted(model, level, choices, kernel=kernel_name)
     if output is not None:
         output.write_text(text)
     else:
@@ -192,8 +192,11 @@ def explain_command(model: Path, as_json: bool, **options: Any) -> None:
 
 @cli.command("compare")
 @MODEL
-@click.option("--with", "other", default="graph", show_default=True,
-              help="The other side: graph (numpy reference), tensor, unfused, or onnxruntime.")  # fmt: skip
+@click.option("--with", "--against", "other", default="model", show_default=True,
+              help="The other side: model (the file's nodes in numpy, no rewrite), graph, kernels, tensor (numpy at "
+              "that level), native, unfused, plain (no vectors, tiles, fusion), or onnxruntime.")  # fmt: skip
+@click.option("--side", default="native", show_default=True, help="This side, likewise.")
+@click.option("--trace/--no-trace", default=None, help="Compare inner values (default: where an output differs).")
 @click.option("--input", "inputs", multiple=True, metavar="NAME=@FILE.npy|NAME=2x3xf32[=VALUE]")
 @click.option("--size", "sizes", multiple=True, metavar="SYMBOL=N")
 @click.option("--rtol", default=1e-3, show_default=True)
@@ -201,17 +204,23 @@ def explain_command(model: Path, as_json: bool, **options: Any) -> None:
 @compile_options
 @JSON
 def compare_command(
-    model: Path, other: str, inputs: tuple[str, ...], sizes: tuple[str, ...], rtol: float, atol: float, as_json: bool,
-    **options: Any,
+    model: Path, other: str, side: str, trace: bool | None, inputs: tuple[str, ...], sizes: tuple[str, ...],
+    rtol: float, atol: float, as_json: bool, **options: Any,
 ) -> None:  # fmt: skip
-    """Run MODEL twice, compiled and otherwise, and report the differences and the first node that differs."""
-    from .compiler import other_side
-    from .tools.compare import compare_outputs, render_comparison
+    """Run MODEL in two ways, and report the differences and the first node that differs."""
+    from .comparison import compare
+    from .sides import SIDES
+    from .tools.compare import render_comparison
     from .tools.feeds import make_feeds
 
+    for name in (side, other):
+        if name not in SIDES:
+            raise click.UsageError(f"no side {name!r}; there are {', '.join(SIDES)}")
     program = compiled(model, options)
     feeds = make_feeds(program.inputs, inputs, sizes)
-    report = compare_outputs(program(feeds), other_side(model, other, feeds), rtol=rtol, atol=atol)
+    settings = {"threads": options["threads"], "assume": options["assume"], "exact": options["exact"]}
+    left = program if side == "native" else model
+    report = compare(left, feeds, side=side, against=other, trace=trace, rtol=rtol, atol=atol, **settings)
     emit_result(report, as_json, render_comparison(report))
     if not report["equal"]:
         sys.exit(CHECK_FAILED)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -23,7 +23,7 @@ from .codegen.llvm_text import emit
 from .codegen.objects import assembly, compile_object
 from .codegen.pool import POOL_NEEDS, pool_module
 from .dialects import onnx
-from .dialects.target import Target
+from .dialects.target import Target, TargetAttr
 from .frontend.exporter import export_model
 from .frontend.importer import import_model
 from .frontend.schema_functions import import_composed
@@ -133,23 +133,7 @@ class Built:
 
 def build(state: State, seconds: dict[str, float], report: Progress, store: Cache | None) -> Built:
     """From the kernels level to objects and a manifest."""
-    began = time.perf_counter()
-    if level_of(state.module) in ("kernels", "tensor"):
-        prepack(state.module, state.weights, state.target, state.options.exact)
-    seconds["prepack"] = time.perf_counter() - began
-    began = time.perf_counter()
-    refuse_unrunnable(state)
-    kernels = kernels_in(state.module)
-    objects: dict[str, KernelObject] = {}
-    report("kernels", 0, len(kernels))
-    load = store.load_object if store is not None else no_object
-    keep = store.store_object if store is not None else drop_object
-    for kernel, built in build_kernels(kernels, state.target, load, keep, default_threads()):
-        objects[name_of(kernel)] = built
-        report("kernels", len(objects), len(kernels))
-        for name, value in built.seconds.items():
-            seconds[f"kernels: {name}"] = seconds.get(f"kernels: {name}", 0.0) + value
-    seconds["kernels (wall)"] = time.perf_counter() - began
+    objects = kernel_objects(state, seconds, report, store)
     began = time.perf_counter()
     schedule(state.module, {name: k.scratch for name, k in objects.items()})
     seconds["schedule"] = time.perf_counter() - began
@@ -174,6 +158,30 @@ def build(state: State, seconds: dict[str, float], report: Progress, store: Cach
         host_functions(entry, state.weights, state.operators),
         sorted(str(f) for f in externals),
     )
+
+
+def kernel_objects(
+    state: State, seconds: dict[str, float], report: Progress, store: Cache | None
+) -> dict[str, KernelObject]:
+    """The kernels of a module at the kernels level or below as machine code, by name; packs constant operands first."""
+    began = time.perf_counter()
+    if level_of(state.module) in ("kernels", "tensor"):
+        prepack(state.module, state.weights, state.target, state.options.exact)
+    seconds["prepack"] = time.perf_counter() - began
+    began = time.perf_counter()
+    refuse_unrunnable(state)
+    kernels = kernels_in(state.module)
+    objects: dict[str, KernelObject] = {}
+    report("kernels", 0, len(kernels))
+    load = store.load_object if store is not None else no_object
+    keep = store.store_object if store is not None else drop_object
+    for kernel, built in build_kernels(kernels, state.target, load, keep, default_threads()):
+        objects[name_of(kernel)] = built
+        report("kernels", len(objects), len(kernels))
+        for name, value in built.seconds.items():
+            seconds[f"kernels: {name}"] = seconds.get(f"kernels: {name}", 0.0) + value
+    seconds["kernels (wall)"] = time.perf_counter() - began
+    return objects
 
 
 def refuse_unrunnable(state: State) -> None:
@@ -297,18 +305,16 @@ def output_names(main: FuncOp) -> list[str]:
 
 def state_of(
     model: Model,
+    options: Options | None = None,
     *,
-    assume: Iterable[str] = (),
-    fuse: bool = True,
-    exact: bool = False,
     target: Target | None = None,
     patterns: Sequence[Pattern] = (),
     ops: Iterable[CustomOperator] = (),
 ) -> State:
     """A fresh compilation of a model, just imported."""
     module, weights = import_composed(model)
-    keep_defaults(module, ())
-    options = Options(assume=tuple(assume), fuse=fuse, exact=exact)
+    options = options or Options()
+    keep_defaults(module, options.overridden)
     return State(module, weights, target or host_target(), options, patterns, operator_table(ops))
 
 
@@ -323,29 +329,62 @@ def lower(
     assume: Iterable[str] = (),
     fuse: bool = True,
     exact: bool = False,
+    plain: bool = False,
     patterns: Sequence[Pattern] = (),
     ops: Iterable[CustomOperator] = (),
 ) -> ModuleOp:
     """The model's module at a level: one of `graph`, `kernels`, `tensor`, `loops`, `schedule`, `llvm`.
 
-    A module that `lower` gave out before is taken further down, from where it is, as edited.  Raises ValueError for
-    a level that there is not, or that the module has passed.
+    A module that `lower` gave out before is taken further down, from where it is, as edited.  `plain` is the setting
+    without fusion, vectors and tiles, to check the ordinary one by.  Raises ValueError for a level that there is not,
+    or that the module has passed.
     """
+    if isinstance(model, ModuleOp):
+        target = replace(target_of(model), plain=True) if plain else target_of(model)
+        state = State(model, weights_of(model), target, Options(fuse=not plain), operators=operators_of(model, ops))
+        start = level_of(model)
+        if to in LEVELS and LEVELS.index(to) < LEVELS.index(start):
+            raise ValueError(f"the module is at level {start!r}, past {to!r}")
+        return lowered(state, to, start)
+    options = Options(assume=tuple(assume), fuse=fuse and not plain, exact=exact)
+    target = replace(host_target(), plain=plain)
+    return lower_with(model, options, to=to, target=target, patterns=patterns, ops=ops)
+
+
+def lower_with(
+    model: Model,
+    options: Options,
+    *,
+    to: str,
+    target: Target | None = None,
+    patterns: Sequence[Pattern] = (),
+    ops: Iterable[CustomOperator] = (),
+) -> ModuleOp:
+    """`lower` of a model, with its options as one value."""
+    return lowered(state_of(model, options, target=target, patterns=patterns, ops=ops), to, None)
+
+
+def lowered(state: State, to: str, start: str | None) -> ModuleOp:
+    """The state's module, taken from the level `start` to another. Raises ValueError for a level that there is not."""
     if to not in LEVELS:
         raise ValueError(f"no level {to!r}; there are {', '.join(LEVELS)}")
-    if isinstance(model, ModuleOp):
-        operators = operators_of(model, ops)
-        state = State(model, weights_of(model), host_target(), Options(), operators=operators)
-        start = level_of(model)
-        if LEVELS.index(to) < LEVELS.index(start):
-            raise ValueError(f"the module is at level {start!r}, past {to!r}")
-    else:
-        state = state_of(model, assume=assume, fuse=fuse, exact=exact, patterns=patterns, ops=ops)
-        start = None
     for _ in run_steps(state, to=to, start=start):
         pass
     _stores[state.module] = state.weights, state.operators
     return state.module
+
+
+def copy_of(module: ModuleOp) -> ModuleOp:
+    """A copy of a module, with the same weights and operators at hand."""
+    copy = module.clone()
+    _stores[copy] = weights_of(module), operators_of(module)
+    return copy
+
+
+def target_of(module: ModuleOp) -> Target:
+    """The machine that a module was lowered for, by its own attribute; without one, this."""
+    found = module.attributes.get("sx.target")
+    return found.data if isinstance(found, TargetAttr) else host_target()
 
 
 def level_of(module: ModuleOp) -> str:
@@ -369,19 +408,30 @@ def operators_of(module: ModuleOp, ops: Iterable[CustomOperator] = ()) -> Operat
 
 
 def run(
-    module: ModuleOp, inputs: Mapping[str, Any], *, threads: int | None = None, ops: Iterable[CustomOperator] = ()
+    module: ModuleOp,
+    inputs: Mapping[str, Any],
+    *,
+    threads: int | None = None,
+    plain: bool = False,
+    ops: Iterable[CustomOperator] = (),
 ) -> dict[str, Any]:
     """Runs a module at whatever level it is, edited by hand or not; gives the outputs by name.
 
     At the graph and kernels levels by the numpy reference functions, at the tensor level by the numpy evaluator of its
-    ops, below as native code made from the module as it stands.  Raises InputError for inputs that do not fit.
+    ops, below as native code made from the module as it stands.  With `plain` as native code also above that: of a copy
+    that is lowered without vectors and tiles, and without fusion where that is not settled yet.  Raises InputError for
+    inputs that do not fit, ValueError where a module is past the level at which `plain` can be had.
     """
     level = level_of(module)
     weights = weights_of(module)
+    if plain:
+        if level not in ("graph", "kernels", "tensor"):
+            raise ValueError(f"the module is at level {level!r}, where vectors and tiles are settled")
+        return run(lower(copy_of(module), to="loops", plain=True, ops=ops), inputs, threads=threads, ops=ops)
     if level in ("graph", "kernels", "tensor"):
         return run_graph(module, weights, inputs, operators=operators_of(module, ops))
     copy = module.clone()
-    state = State(copy, weights, host_target(), Options(), operators=operators_of(module, ops))
+    state = State(copy, weights, target_of(module), Options(), operators=operators_of(module, ops))
     built = build(state, {}, lambda phase, done, total: None, None)
     arrays = [w.array for w in built.weights]
     loaded = LoadedProgram(
@@ -408,34 +458,18 @@ def imported_and_inferred(model: Model) -> tuple[ModuleOp, ModuleOp]:
     return imported, module
 
 
-def other_side(model: Model, which: str, feeds: Mapping[str, Any]) -> dict[str, Any]:
-    """The outputs of a model by other means: `graph`, `kernels`, `tensor`, `unfused`, or `onnxruntime`."""
-    if which in ("graph", "kernels", "tensor"):
-        return run(lower(model, to=which), feeds)
-    if which == "unfused":
-        return run(lower(model, to="loops", fuse=False), feeds)
-    if which == "onnxruntime":
-        import onnxruntime
-
-        session = onnxruntime.InferenceSession(str(model), providers=["CPUExecutionProvider"])
-        names = [o.name for o in session.get_outputs()]
-        return dict(zip(names, session.run(None, dict(feeds)), strict=True))
-    raise UnsupportedError(f"nothing to compare with called {which!r}")
-
-
 def emitted(
     model: Model,
     level: str,
+    options: Options | None = None,
     *,
     kernel: str | None = None,
-    assume: Iterable[str] = (),
-    fuse: bool = True,
-    exact: bool = False,
+    target: Target | None = None,
     patterns: Sequence[Pattern] = (),
     ops: Iterable[CustomOperator] = (),
 ) -> tuple[str, dict[str, float]]:
     """The text of a level and what each step took; `kernel` picks one kernel's part."""
-    state = state_of(model, assume=assume, fuse=fuse, exact=exact, patterns=patterns, ops=ops)
+    state = state_of(model, options, target=target, patterns=patterns, ops=ops)
     seconds = {d.step: d.seconds for d in run_steps(state, to="llvm" if level in ("ll", "asm") else level)}
     parts = [op for op in state.module.body.block.ops if kernel is None or name_of(op) == kernel]
     if kernel is not None and not parts:

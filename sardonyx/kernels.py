@@ -12,7 +12,7 @@ from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Block, Region
 
 from .build import name_of
-from .compiler import emitted, lower
+from .compiler import emitted, lower, lower_with
 from .dialects import kernel, onnx
 from .dialects.dims import Dim, dims_of
 from .pipeline import LEVEL
@@ -50,21 +50,19 @@ class KernelCallable:
         return self._emitted("asm")
 
     def _emitted(self, level: str) -> str:
-        return emitted(self.origin.model, level, kernel=self.name, **self._request())[0]
-
-    def _request(self) -> dict[str, Any]:
-        options = self.origin.options
-        return {
-            "assume": options.assume,
-            "fuse": options.fuse,
-            "exact": options.exact,
-            "patterns": self.origin.patterns,
-            "ops": self.origin.ops,
-        }
+        origin = self.origin
+        return emitted(
+            origin.model, level, origin.options, kernel=self.name,
+            target=origin.target, patterns=origin.patterns, ops=origin.ops,
+        )[0]  # fmt: skip
 
     def module(self) -> ModuleOp:
         """A module at the kernels level whose `main` calls this kernel and nothing else."""
-        whole = lower(self.origin.model, to="kernels", **self._request())
+        origin = self.origin
+        whole = lower_with(
+            origin.model, origin.options, to="kernels",
+            target=origin.target, patterns=origin.patterns, ops=origin.ops,
+        )  # fmt: skip
         function = next(f for f in whole.body.block.ops if isinstance(f, FuncOp) and name_of(f) == self.name)
         function.detach()
         return ModuleOp([main_for(function), function], {LEVEL: StringAttr("kernels")})

@@ -63,6 +63,7 @@ class Origin:
     options: Options
     patterns: tuple[Pattern, ...] = ()
     ops: tuple[CustomOperator, ...] = ()
+    target: Target | None = None
 
 
 @dataclass
@@ -112,6 +113,7 @@ class Program:
                 threads=self.threads,
                 patterns=origin.patterns,
                 ops=origin.ops,
+                target=origin.target,
             )
         return self._variants[overridden]
 
@@ -206,7 +208,7 @@ def compile_with(
     """`compile`, with its options as one value."""
     report = progress or (lambda phase, done, total: None)
     source = model_source(model)
-    origin = Origin(model, options, tuple(patterns), tuple(ops))
+    origin = Origin(model, options, tuple(patterns), tuple(ops), target)
     store = open_cache() if cache and not origin.patterns and not origin.ops else None  # users' code has no key
     key = program_key(options, target)
     count = threads or default_threads()

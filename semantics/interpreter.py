@@ -29,6 +29,12 @@ from .weights import WeightStore
 Observer = Callable[[SSAValue, Value], None]
 """Told every value as it is computed, those of bodies and kernels each time anew."""
 
+KernelRunner = Callable[[kernel.CallOp, Sequence[int], Sequence[Array], Sequence[Array]], None]
+"""Runs a kernel in the interpreter's place: the call, its sizes, its inputs, and the arrays to write (contiguous all).
+
+Of a call with `dims.binds` the results have room for the most, and behind them are the sizes found, as int64.
+"""
+
 
 def run_graph(
     module: ModuleOp,
@@ -36,14 +42,16 @@ def run_graph(
     inputs: Mapping[str, Value],
     observe: Observer | None = None,
     operators: Operators = NO_OPERATORS,
+    kernels: KernelRunner | None = None,
 ) -> dict[str, Value]:
     """The outputs of `@main` by name for the inputs by name; `operators` are the users' own.
 
-    An input may also replace an initializer that is `overridable`.  Raises InputError for inputs that are missing, of
-    another type, or of sizes that the model does not admit, and where a node meets values that it does not allow;
-    UnsupportedError for an operator without reference function.
+    An input may also replace an initializer that is `overridable`.  `kernels` runs each `kernel.call`, whose inside is
+    then not observed.  Raises InputError for inputs that are missing, of another type, or of sizes that the model does
+    not admit, and where a node meets values that it does not allow; UnsupportedError for an operator without reference
+    function.
     """
-    return Interpreter(module, weights, observe, operators).run(inputs)
+    return Interpreter(module, weights, observe, operators, kernels).run(inputs)
 
 
 @dataclass
@@ -132,6 +140,7 @@ class Interpreter:
     weights: WeightStore
     observe: Observer | None = None
     operators: Operators = field(default_factory=dict[tuple[str, str], CustomOperator])
+    kernels: KernelRunner | None = None
     _plans: dict[Operation, Plan] = field(default_factory=dict[Operation, Plan])
     _deaths: dict[Block, dict[Operation, list[SSAValue]]] = field(
         default_factory=dict[Block, dict[Operation, list[SSAValue]]]
@@ -357,8 +366,14 @@ class Interpreter:
 
     def run_kernel(self, op: Operation, frame: Frame) -> Sequence[Value]:
         assert isinstance(op, kernel.CallOp)
-        function = self._function(op.callee.string_value())
         sizes = [frame.need(dim) for dim in op.dims.data]
+        if self.kernels is not None:
+            inputs = [np.asarray(cast("Array", frame.get(v)), order="C") for v in op.inputs]
+            outputs = _room_for(op, frame)
+            self.kernels(op, sizes, inputs, outputs)
+            binds = op.attributes.get("dims.binds")
+            return _of_found_sizes(op, outputs, binds, frame) if isinstance(binds, ArrayAttr) else outputs
+        function = self._function(op.callee.string_value())
         if "kernel.arg_dims" in function.attributes:  # at the tensor level, whose elements have no sign
             inputs = [_without_sign(cast("Array", frame.get(v))) for v in op.inputs]
             found = evaluate_tensors(function, sizes, inputs)
@@ -429,6 +444,19 @@ def holds(condition: str, frame: Frame) -> bool:
 
 def _without_sign(array: Array) -> Array:
     return array.view(array.dtype.name.removeprefix("u")) if array.dtype.kind == "u" else array
+
+
+def _room_for(op: kernel.CallOp, frame: Frame) -> list[Array]:
+    """Arrays for a call's results, at their most, and for the sizes that it finds."""
+    binds, upper = op.attributes.get("dims.binds"), op.attributes.get("dims.upper")
+    most: dict[str, Dim] = {}
+    if isinstance(binds, ArrayAttr) and isinstance(upper, dims.ShapeAttr):
+        most = {onnx.text_of(symbol): size for symbol, size in zip(binds, upper.data, strict=True)}
+    room = [
+        np.empty([frame.need(dim.subs(most)) for dim in dims.dims_of(result)], _dtype_of(result))
+        for result in op.outputs
+    ]
+    return [*room, np.empty(len(most), np.int64)] if most else room
 
 
 def _of_found_sizes(op: kernel.CallOp, found: Sequence[Array], binds: ArrayAttr, frame: Frame) -> list[Array]:
@@ -503,4 +531,4 @@ def values_of(block: Block) -> Iterator[SSAValue]:
         yield from op.results
 
 
-__all__ = ["Frame", "Interpreter", "Observer", "run_graph", "values_of"]
+__all__ = ["Frame", "Interpreter", "KernelRunner", "Observer", "run_graph", "values_of"]

@@ -23,7 +23,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 LONG_FILES = frozenset((
     "test_cli.py", "test_docs.py", "test_kernels_attention.py", "test_kernels_conv.py", "test_kernels_integer.py",
     "test_kernels_matmul.py", "test_kernels_recurrent.py", "test_kernels_trees.py", "test_levels.py", "test_memory.py",
-    "test_numerics.py", "test_packaging.py", "test_round_trip.py", "test_shapes_backend.py", "test_shapes_fuzz.py",
+    "test_numerics.py", "test_packaging.py", "test_plain.py",
+    "test_round_trip.py", "test_shapes_backend.py", "test_shapes_fuzz.py",
 ))  # fmt: skip
 """Files that take seconds each, most of it in compiling: not for every save."""
 

@@ -109,7 +109,7 @@ class Attention:
             return
         self.key_panels = e.dim(self.keys).ceildiv(self.panel)
         self.packed = self.pack_keys()
-        tall = largest_rows(e.target.vector_registers, 2)
+        tall = 1 if e.target.plain else largest_rows(e.target.vector_registers, 2)
         if self.queries.is_const:
             rows = -(-self.queries.value // -(-self.queries.value // tall))
             self.all_tiles([RegisterTile(rows, 2, self.lanes)])

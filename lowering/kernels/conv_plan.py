@@ -79,6 +79,9 @@ def _candidates(c: Convolution, products: Products, target: Target) -> Iterator[
     lanes = target.lanes(products.bytes)
     registers = target.vector_registers - (0 if products.fused else 1)
     height, width = _known(c.rows, TYPICAL_ROWS), _known(c.windows.positions, TYPICAL_POSITIONS)
+    if target.plain:
+        yield RegisterTile(1, 1, lanes), False
+        return
     for vectors in range(1, 9):
         for rows in range(1, min(height, largest_rows(registers, vectors)) + 1):
             yield RegisterTile(rows, vectors, lanes), False

@@ -80,19 +80,21 @@ def choose(
     # an integer product needs a register before it is added
     registers = target.vector_registers - (0 if products.fused else 1)
     vectors = panel // lanes if panel else panel_columns(products, columns, target) // lanes
-    most = largest_rows(registers, vectors)
+    most = 1 if target.plain else largest_rows(registers, vectors)
     if packs and most > lanes:
         most -= most % lanes  # rows are packed by whole vectors, which must not reach into the next step
-    if panel is None and not packs and rows.is_const and most < rows.value <= largest_rows(registers, 1):
+    whole_height = rows.is_const and most < rows.value <= largest_rows(registers, 1)
+    if whole_height and panel is None and not packs and not target.plain:
         # one tile high: b is read once, where it is
         vectors, most = 1, largest_rows(registers, 1)
     depth = depth_block(target)
     panels, tail = 1, 0
     if not rows.is_const:
         height, tail = most, min(FEW_ROWS, most)
-    elif rows.value <= FEW_ROWS:
+    elif rows.value <= min(FEW_ROWS, most):
         height = max(1, rows.value)
-        panels = next(p for p in (4, 3, 2, 1) if RegisterTile(height, p * vectors, lanes).registers <= registers)
+        wide = (1,) if target.plain else (4, 3, 2, 1)
+        panels = next(p for p in wide if RegisterTile(height, p * vectors, lanes).registers <= registers)
     else:
         height = -(-rows.value // -(-rows.value // most))
     limit = max(1, target.l2 * 2 // 5 // (depth * products.bytes) // height)
@@ -103,7 +105,7 @@ def choose(
 def panel_columns(products: Products, columns: Dim, target: Target) -> int:
     """The width of b's panels: two vectors, or one where that holds all columns."""
     lanes = target.lanes(products.bytes)
-    return lanes if columns.is_const and columns.value <= lanes else 2 * lanes
+    return lanes if target.plain or (columns.is_const and columns.value <= lanes) else 2 * lanes
 
 
 @dataclass(frozen=True)

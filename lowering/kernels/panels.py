@@ -21,7 +21,7 @@ def transpose(e: Emitter, rows: Sequence[SSAValue]) -> list[SSAValue]:
     """
     lanes = len(rows)
     assert lanes_of(rows[0]) == lanes, "a square of registers"
-    group = 16 // byte_width(scalar_type(rows[0]))
+    group = min(lanes, 16 // byte_width(scalar_type(rows[0])))
     rows = list(rows)
     width = 1
     while width < group:

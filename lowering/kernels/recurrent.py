@@ -361,7 +361,7 @@ class Direction:
         r, e = self.r, self.e
         block, registers = self.tile_blocks[number], e.target.vector_registers
         few = RegisterTile(min(FEW_SAMPLES, largest_rows(registers, block.vectors)), block.vectors, r.lanes)
-        most = largest_rows(registers, PASS)
+        most = 1 if e.target.plain else largest_rows(registers, PASS)
         if not r.batch_dim.is_const:
             with e.when(r.batch.compare("sle", few.rows)):
                 self.all_tiles(number, panels, few)

@@ -56,7 +56,7 @@ def tile_windows(c: Convolution) -> Windows:
 def choose(c: Convolution, products: Products, target: Target) -> RegisterTile | None:
     """The best register tile; None where the direct form is as fast, or the sizes are not known."""
     windows = tile_windows(c)
-    if not applies(c) or not windows.positions.is_const:
+    if target.plain or not applies(c) or not windows.positions.is_const:
         return None
     lanes = target.lanes(products.bytes)
     best = min(

@@ -462,7 +462,7 @@ VNNI = Target("znver4", AVX512.features + ",+avx512vnni", 64, 32, 32 << 10, 1 <<
 
 
 @pytest.mark.parametrize("kind", ["u8s8", "s8s8", "u8u8"])
-@pytest.mark.parametrize("lanes", [4, 8, 16, 32])
+@pytest.mark.parametrize("lanes", [1, 2, 4, 8, 16, 32])
 def test_dot(target: Target, kind: str, lanes: int) -> None:
     """Exact, also for the extremes where 16-bit sums would saturate; with and without VNNI."""
     check_dot(target, kind, lanes)
