@@ -29,7 +29,9 @@ from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from ..dialects import kernel, vectorx
 from ..dialects.dims import Dim, ShapeAttr, as_dim
 from ..dialects.target import Target
+from .choices import Part
 from .element_types import byte_width
+from .policy import LoopsChoices
 
 INDEX = IndexType()
 Scalar: TypeAlias = int | SSAValue
@@ -120,6 +122,10 @@ class LoopBuilder:
         self._depths = {entry: 0}
         self.origin: Attribute | None = None
         """The attribute `origin` of what is being built."""
+        self.part = Part("kernel")
+        """The template that is being built, with its choices."""
+        self.loops = LoopsChoices()
+        """The choices for generics."""
 
     # Levels
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from math import prod
 
 from xdsl.dialects import arith, math, tensor
@@ -11,13 +12,8 @@ from xdsl.ir import Attribute, Operation
 
 from ..dialects.dims import Dim
 from ..dialects.target import Target
+from .choices import GRAIN_CYCLES, ORDER, Choices, Given, given_number
 from .element_types import byte_width
-
-GRAIN_CYCLES = 15_000
-"""Work worth a thread: about 5 us."""
-
-SERIAL_CYCLES = 2 * GRAIN_CYCLES
-"""Below this much work in all, a kernel whose sizes are known has no parallel loop."""
 
 ACCUMULATORS = 4
 """Vectors that a reduction along lanes adds into. A matter of results, not only of speed: see nests.Order."""
@@ -28,29 +24,55 @@ UNROLLED_COST = 40
 UNROLLED_BLOCK = 24
 """Cycles of a body above which a transposed block has one copy of it, not one for each of its vectors."""
 
-UNROLLED_REDUCTION = 160
-"""Cycles of a straight line of code for several points of a reduction of columns."""
-
-COLUMN_TILE = 1024
-"""Columns whose sums are kept side by side."""
-
 BLOCK_LANES = 16
 """The most lanes of a block that is transposed in registers."""
 
 LEAST_BLOCK = 8
 """Below this extent a block would be mostly empty."""
 
-BLOCK_STRETCH = 512
-"""Rows of a transposed operand that are walked through before going on along them: as many pages as a TLB holds."""
-
 ACCESS_CYCLES = 2
 """Cycles to read or write a vector, taking it to be in the last cache."""
 
-PARALLEL_ITERATIONS = 64
-"""Iterations of a parallel loop that are enough for any number of threads."""
-
 UNKNOWN_EXTENT = 64
 """What a symbolic extent is taken for in estimates."""
+
+
+@dataclass(frozen=True)
+class LoopsChoices(Choices):
+    """Choices for all of a kernel's generics.
+
+    `serial_cycles`: below this much work in all, a kernel whose sizes are known has no parallel loop.
+    `parallel_iterations`: iterations of a parallel loop that are enough for any number of threads.
+    `most_lanes`: the most lanes of a vector, which the widest type may lower further.
+    `column_tile`: columns whose sums are kept side by side.
+    `block_stretch`: rows of a transposed operand that are walked through before going on along them (as many pages as a
+    TLB holds).
+    `straight_cycles`: cycles of a straight line of code for several points of a reduction of columns.
+    """
+
+    serial_cycles: int = 2 * GRAIN_CYCLES
+    parallel_iterations: int = 64
+    most_lanes: int = 64
+    column_tile: int = 1024
+    block_stretch: int = 512
+    straight_cycles: int = 160
+    accumulators: int = ACCUMULATORS
+
+    FIXED = {"accumulators": ORDER}
+
+    @staticmethod
+    def choose(given: Given) -> LoopsChoices:
+        """The choices with what is given."""
+        usual = LoopsChoices()
+        # one lane would be another order of additions
+        least = {"serial_cycles": 0, "parallel_iterations": 1, "most_lanes": 4, "column_tile": 64, "block_stretch": 16,
+                 "straight_cycles": 0, "grain_cycles": 1}  # fmt: skip
+        numbers = {name: given_number(given, name, getattr(usual, name), low) for name, low in least.items()}
+        for name in ("most_lanes", "column_tile", "block_stretch"):
+            if numbers[name].bit_count() != 1:
+                numbers[name] = getattr(usual, name)
+        return LoopsChoices(**numbers)
+
 
 _CYCLES: dict[type[Operation], float] = {
     arith.DivfOp: 8,
@@ -81,9 +103,9 @@ def cycles(ops: Iterable[Operation]) -> float:
     return sum(_CYCLES.get(type(op), 25 if op.dialect_name() == "math" else 1) for op in ops)
 
 
-def parallel_grain(work: float) -> int:
+def parallel_grain(work: float, grain_cycles: int = GRAIN_CYCLES) -> int:
     """The least number of iterations that is worth a thread, for an iteration of so many cycles."""
-    return max(1, round(GRAIN_CYCLES / max(work, 1)))
+    return max(1, round(grain_cycles / max(work, 1)))
 
 
 def estimate(extents: Iterable[Dim]) -> int:
@@ -107,10 +129,10 @@ def known_iterations(extents: Iterable[Dim]) -> int:
     return iterations
 
 
-def flattened_rows(extents: Sequence[Dim]) -> int:
+def flattened_rows(extents: Sequence[Dim], enough: int) -> int:
     """How many leading row loops to run as one parallel loop: enough for some iterations for each thread."""
     for number in range(len(extents)):
-        if known_iterations(extents[:number]) >= PARALLEL_ITERATIONS:
+        if known_iterations(extents[:number]) >= enough:
             return number
     return len(extents)
 
@@ -134,24 +156,24 @@ def reduction_lanes(element: Attribute, target: Target) -> int:
     return target.lanes(max(4, byte_width(element)))
 
 
-def unrolled(extents: Sequence[Dim], cost: float) -> bool:
+def unrolled(extents: Sequence[Dim], cost: float, straight_cycles: int) -> bool:
     """Whether to add up all points of these reduced loops at once, without loops."""
-    return known(extents) and prod(e.value for e in extents) * cost <= UNROLLED_REDUCTION
+    return known(extents) and prod(e.value for e in extents) * cost <= straight_cycles
 
 
-def column_tile(width: Dim, lanes: int) -> int:
+def column_tile(width: Dim, lanes: int, most: int) -> int:
     """How many columns to add up side by side: their sums fit into the first cache, and there are some tiles."""
     if not width.is_const:
-        return COLUMN_TILE
-    tile = min(COLUMN_TILE, max(-(-width.value // 8), COLUMN_TILE // 4), max(width.value, 1))
+        return most
+    tile = min(most, max(-(-width.value // 8), most // 4), max(width.value, 1))
     return tile + -tile % lanes
 
 
-def column_rows(cost: float) -> int:
+def column_rows(cost: float, straight_cycles: int) -> int:
     """How many elements to add to a vector of sums at one visit."""
-    return max(1, min(8, round(UNROLLED_REDUCTION / max(cost, 1))))
+    return max(1, min(8, round(straight_cycles / max(cost, 1))))
 
 
-def worth_interleaving(extent: int, cost: float) -> bool:
+def worth_interleaving(extent: int, cost: float, straight_cycles: int) -> bool:
     """Whether to unroll a short loop that lies innermost in memory."""
-    return 2 <= extent <= LEAST_BLOCK and extent * cost <= UNROLLED_REDUCTION
+    return 2 <= extent <= LEAST_BLOCK and extent * cost <= straight_cycles

@@ -8,6 +8,7 @@ the packed one, so a kernel whose operand is not constant at one of its calls st
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from math import prod
 from typing import Any, TypeAlias
 
@@ -20,10 +21,11 @@ from xdsl.rewriter import Rewriter
 from ..dialects import kernel
 from ..dialects.dims import Dim, ShapeAttr, as_dim, tensor_type
 from ..dialects.target import Target
+from .choices import Given, parts_of, schedule_of
 from .kernels import conv_transpose, depthwise, integer_conv, winograd
 from .kernels.byte_panels import DotProducts
 from .kernels.conv_plan import choose, choose_rows
-from .kernels.matmul import panel_columns
+from .kernels.matmul_plan import panel_columns
 from .kernels.operands import element_type, flag
 from .kernels.operator import formal_kind, known_number
 from .kernels.packing import (
@@ -57,9 +59,11 @@ def choose_packing(function: FuncOp, constant: Iterable[int], target: Target, ex
     found: dict[int, Layout] = {}
     shapes = shapes_of(function).dims
     arguments = tensor_arguments(function.body.block)
+    schedule, parts = schedule_of(function), parts_of(function.body.block)
     for op in function.body.block.ops:
         if not isinstance(op, kernel.TemplateOp):
             continue
+        given = schedule.get(parts[op], {})
         for place, choice in CHOOSE.get(op.template.data, {}).items():
             weight = op.inputs[place]
             if not isinstance(weight, BlockArgument) or weight.uses.get_length() != 1:
@@ -68,79 +72,86 @@ def choose_packing(function: FuncOp, constant: Iterable[int], target: Target, ex
             if number not in candidates or element_type(weight) not in (f32, f64, i8):
                 continue
             dims = (shapes[op.inputs[0]], shapes[weight], shapes[op.results_[0]])
-            layout = choice(op, *dims, target, exact)
+            layout = choice(op, *dims, Request(target, exact, given))
             if layout is not None:
                 found[number] = layout
     return found
 
 
-def choose_matmul(op: kernel.TemplateOp, a: Dims, b: Dims, c: Dims, target: Target, exact: bool) -> Layout | None:
+@dataclass(frozen=True)
+class Request:
+    """What a layout is chosen for: the target, whether algorithms that round differently are out, and given choices."""
+
+    target: Target
+    exact: bool
+    given: Given
+
+
+def choose_matmul(op: kernel.TemplateOp, a: Dims, b: Dims, c: Dims, request: Request) -> Layout | None:
     """(panel, whether b is stored transposed): b's columns in panels."""
     if len(b) != 2 or element_type(op.inputs[1]) == i8:
         return None
     columns = b[0] if flag(op, "trans_b") else b[1]
     if not columns.is_const or columns.value < 2:
         return None
-    panel = panel_columns(Products(element_type(op.inputs[0])), columns, target)
+    panel = panel_columns(Products(element_type(op.inputs[0])), columns, request.target, request.given)
     return "matmul", (panel, int(flag(op, "trans_b")))
 
 
-def choose_conv(op: kernel.TemplateOp, x: Dims, w: Dims, y: Dims, target: Target, exact: bool) -> Layout | None:
+def choose_conv(op: kernel.TemplateOp, x: Dims, w: Dims, y: Dims, request: Request) -> Layout | None:
     """The tile that the plan has chosen; depthwise weights stay as they are."""
     convolution = read_convolution(op, x, w, y)
     products = Products(element_type(op.inputs[0]))
-    if depthwise.applies(convolution):
+    if depthwise.is_chosen(convolution, request.given):
         return None
-    tile = None if exact else winograd.choose(convolution, products, target)
+    tile = None if request.exact else winograd.choose(convolution, products, request.target, request.given)
     if tile is not None:
         return "winograd", (tile.rows, tile.vectors)
-    return "conv", tile_numbers(convolution, products, target)
+    return "conv", tile_numbers(convolution, products, request)
 
 
-def choose_conv_transpose(
-    op: kernel.TemplateOp, x: Dims, w: Dims, y: Dims, target: Target, exact: bool
-) -> Layout | None:
+def choose_conv_transpose(op: kernel.TemplateOp, x: Dims, w: Dims, y: Dims, request: Request) -> Layout | None:
     convolution = conv_transpose.read(op, x, w, y)[0]
-    return "conv_transpose", tile_numbers(convolution, Products(element_type(op.inputs[0])), target)
+    return "conv_transpose", tile_numbers(convolution, Products(element_type(op.inputs[0])), request)
 
 
-def tile_numbers(convolution: Convolution, products: Products, target: Target) -> tuple[int, ...]:
+def tile_numbers(convolution: Convolution, products: Products, request: Request) -> tuple[int, ...]:
     """(rows, vectors, pixels, lanes, groups)"""
-    plan = choose(convolution, products, target)
-    lanes = target.lanes(products.bytes)
+    plan = choose(convolution, products, request.target, request.given)
+    lanes = request.target.lanes(products.bytes)
     return plan.tile.rows, plan.tile.vectors, int(plan.pixels), lanes, convolution.groups
 
 
-Choice: TypeAlias = Callable[[kernel.TemplateOp, Dims, Dims, Dims, Target, bool], "Layout | None"]
+Choice: TypeAlias = Callable[[kernel.TemplateOp, Dims, Dims, Dims, Request], "Layout | None"]
 
 
-def choose_gates(op: kernel.TemplateOp, x: Dims, w: Dims, y: Dims, target: Target, exact: bool) -> Layout | None:
+def choose_gates(op: kernel.TemplateOp, x: Dims, w: Dims, y: Dims, request: Request) -> Layout | None:
     """(panel): the weights of a recurrence's product with its input."""
-    return "gates", (panel_columns(Products(element_type(op.inputs[1])), w[1], target),)
+    return "gates", (panel_columns(Products(element_type(op.inputs[1])), w[1], request.target),)
 
 
-def choose_recurrence(op: kernel.TemplateOp, x: Dims, r: Dims, y: Dims, target: Target, exact: bool) -> Layout | None:
+def choose_recurrence(op: kernel.TemplateOp, x: Dims, r: Dims, y: Dims, request: Request) -> Layout | None:
     """(lanes, then first gate, gates and vectors of units of each block)"""
     blocks = gate_blocks(op.template.data, flag(op, "linear_before_reset"))
     numbers = [n for b in blocks for n in (b.gates[0], len(b.gates), b.units)]
-    return "recurrence", (target.lanes(Products(element_type(op.inputs[2])).bytes), *numbers)
+    return "recurrence", (request.target.lanes(Products(element_type(op.inputs[2])).bytes), *numbers)
 
 
-def choose_quad_columns(op: kernel.TemplateOp, a: Dims, b: Dims, c: Dims, target: Target, exact: bool) -> Layout | None:
+def choose_quad_columns(op: kernel.TemplateOp, a: Dims, b: Dims, c: Dims, request: Request) -> Layout | None:
     """(panel): the columns of an integer product."""
     if len(b) != 2 or not b[1].is_const or b[1].value < 2:
         return None
-    return "quad_columns", (panel_columns(DotProducts(), b[1], target),)
+    return "quad_columns", (panel_columns(DotProducts(), b[1], request.target, request.given),)
 
 
 def choose_quad_conv(weight: int, zero: int) -> Choice:
     """The choice for an integer convolution; `weight` and `zero` are the formal operands of w and its zero point."""
 
-    def choice(op: kernel.TemplateOp, x: Dims, w: Dims, y: Dims, target: Target, exact: bool) -> Layout | None:
+    def choice(op: kernel.TemplateOp, x: Dims, w: Dims, y: Dims, request: Request) -> Layout | None:
         """(rows, vectors, groups)"""
         convolution = integer_conv.read_convolution(op, x, w, y)
         extra = integer_conv.may_have_zero(formal_kind(op, weight), known_number(op, zero))
-        tile = choose_rows(convolution, DotProducts(rows_signed=True), target, extra)
+        tile = choose_rows(convolution, DotProducts(rows_signed=True), request.target, extra, request.given)
         return "quad_conv", (tile.rows - extra, tile.vectors, convolution.groups)
 
     return choice

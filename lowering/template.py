@@ -27,6 +27,7 @@ from ..dialects import kernel
 from ..dialects.dims import Dim, as_dim
 from ..dialects.target import Target
 from .body import BodyEmitter, Buffer, Lanes, Splat, Storage, Value
+from .choices import Part
 from .loop_builder import LoopBuilder, Scalar, ScratchSpace
 from .policy import parallel_grain
 
@@ -43,6 +44,11 @@ class TemplateContext:
     @property
     def target(self) -> Target:
         return self.builder.target
+
+    @property
+    def part(self) -> Part:
+        """What is given for this template, and to be told what was chosen."""
+        return self.builder.part
 
     def dims(self, tensor: SSAValue) -> tuple[Dim, ...]:
         """The sizes of an input or result, in the kernel's symbols."""
@@ -80,7 +86,7 @@ class TemplateContext:
         builder = self.builder
         size = builder.dim(extent)
         with (
-            builder.parallel(size, parallel_grain(work)) as (lower, upper, thread),
+            builder.parallel(size, parallel_grain(work, self.part.chosen.grain_cycles)) as (lower, upper, thread),
             builder.loop(lower, upper, nonempty=True) as loop,
         ):
             yield loop.index, thread

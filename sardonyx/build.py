@@ -30,6 +30,7 @@ from .dialects.dims import ShapeAttr, parse_dims, tensor_type
 from .dialects.kernel import CallOp, TemplateOp
 from .dialects.onnx.model import main_of
 from .dialects.target import Target
+from .lowering.choices import SCHEDULE, Number, ScheduleError, schedule_of
 from .lowering.kernels import TEMPLATES
 from .lowering.loops import lower_to_loops
 from .lowering.prepack import PACKED, Layout, apply_packing, choose_packing, pack, packed_attribute, packed_layouts
@@ -38,7 +39,7 @@ from .lowering.tensor import RULES, NotLowered, lower_to_tensor
 from .lowering.tensor.element_kinds import element_of
 from .options import compiler_digest
 from .rewrites.outline import single_op_kernels
-from .runtime.errors import CompilerBug, Error
+from .runtime.errors import CompilerBug, Error, InputError
 from .semantics.known import constant_value
 from .semantics.weights import WeightStore
 
@@ -51,12 +52,14 @@ FORK_FROM = 4
 
 @dataclass(frozen=True)
 class KernelObject:
-    """One kernel, ready to link: its symbol, scratch in its own dims (bytes), checks by site, and machine code."""
+    """One kernel, ready to link: symbol, scratch in its own dims (bytes), checks by site, choices, and machine code."""
 
     symbol: str
     shared_scratch: str
     thread_scratch: str
     checks: tuple[tuple[str, str], ...]
+    schedule: dict[str, dict[str, Number]]
+    """What was chosen, by part."""
     image: bytes
     seconds: dict[str, float]
 
@@ -166,7 +169,7 @@ def build_kernel(kernel: FuncOp | ModuleOp, target: Target) -> KernelObject:
         apply_packing(module, layouts)
         lap("tensor")
     if isinstance(module, FuncOp) and not is_in_loops(module):
-        module = lower_to_loops(module, target)
+        module = to_loops(module, target)
         lap("loops")
     if isinstance(module, FuncOp):
         module = to_llvm(module, target, symbol)
@@ -176,7 +179,7 @@ def build_kernel(kernel: FuncOp | ModuleOp, target: Target) -> KernelObject:
     image = compile_object(text, target)
     lap("object")
     shared, each = scratch_text(module, "kernel.scratch"), scratch_text(module, "kernel.thread_scratch")
-    return KernelObject(symbol, shared, each, checks_in(module), image, seconds)
+    return KernelObject(symbol, shared, each, checks_in(module), schedule_of(module), image, seconds)
 
 
 def prepack(module: ModuleOp, weights: WeightStore, target: Target, exact: bool = False) -> None:
@@ -246,6 +249,14 @@ def is_in_loops(kernel: FuncOp) -> bool:
     return "kernel.scratch" in kernel.attributes
 
 
+def to_loops(kernel: FuncOp, target: Target) -> FuncOp:
+    """The kernel's loops. Raises InputError where choices are given that cannot be."""
+    try:
+        return lower_to_loops(kernel, target)
+    except ScheduleError as e:
+        raise InputError(f"schedule of kernel {name_of(kernel)!r}: {e}") from e
+
+
 def to_llvm(kernel: FuncOp, target: Target, symbol: str) -> ModuleOp:
     """The kernel's llvm module, which also carries what the kernel reports to the schedule and the entry."""
     module = kernel_to_llvm(kernel, target, symbol)
@@ -256,6 +267,7 @@ def to_llvm(kernel: FuncOp, target: Target, symbol: str) -> ModuleOp:
         "kernel.ops",
         "kernel.fused",
         "kernel.patterns",
+        SCHEDULE,
     ):
         if (value := kernel.attributes.get(name)) is not None:
             module.attributes[name] = value
@@ -278,11 +290,12 @@ def scratch_text(kernel: Operation, name: str) -> str:
 
 
 def object_key(kernel: Operation, target: Target) -> str:
-    """The object cache's key: the kernel's own, the target, and the product's version and sources."""
+    """The object cache's key: the kernel's own, layouts and choices, target, and the product's version and sources."""
     key = kernel.attributes["kernel.key"]
     assert isinstance(key, StringAttr)
     below = "" if isinstance(kernel, FuncOp) and not is_lowered(kernel) else str(kernel)  # may be edited by hand
-    text = f"{key.data} {kernel.attributes.get(PACKED)} {below} {target} {compiler_digest()}"
+    given = "" if below else kernel.attributes.get(SCHEDULE)
+    text = f"{key.data} {kernel.attributes.get(PACKED)} {given} {below} {target} {compiler_digest()}"
     return hashlib.sha256(text.encode()).hexdigest()
 
 

@@ -35,6 +35,10 @@ def compile_options(command: Command) -> Command:
         click.option("--assume", multiple=True, metavar="FACT", help='A guarded fact on sizes, such as "S == T".'),
         click.option("--no-fuse", is_flag=True, help="One kernel for each operator."),
         click.option("--exact", is_flag=True, help="No rewrite that changes rounding."),
+        click.option("--precision", default="f32", show_default=True, help="f32, f32-amx3, f32-amx6 or bf16."),
+        click.option("--schedule", type=click.Path(path_type=Path), metavar="FILE",
+                     help="Choices for kernels, as JSON: {kernel: {part: {choice: number}}}."),
+        click.option("--no-tuned", is_flag=True, help="Do not take what `tune` found on this machine."),
         click.option("--no-cache", is_flag=True, help="Neither read nor write the caches."),
     )):  # fmt: skip
         command = option(command)
@@ -52,6 +56,9 @@ def compiled(model: Path, options: dict[str, Any]) -> Program:
             assume=options.get("assume") or (),
             fuse=not options.get("no_fuse"),
             exact=bool(options.get("exact")),
+            precision=options.get("precision", "f32"),
+            schedule=options.get("schedule"),
+            tuned=not options.get("no_tuned"),
             cache=not options.get("no_cache"),
             progress=report,
         )
@@ -155,7 +162,12 @@ def compile_command(
         return
     if level not in EMITTABLE:
         raise click.UsageError(f"no level {level!r}; there are {', '.join(EMITTABLE)}")
-    choices = Options(assume=options["assume"], fuse=not options["no_fuse"], exact=options["exact"])
+    from .program import normal_schedule
+
+    choices = Options(
+        assume=options["assume"], fuse=not options["no_fuse"], exact=options["exact"],
+        schedule=normal_schedule(options["schedule"]),
+    )  # fmt: skip
     text, seconds = emitted(model, level, choices, kernel=kernel_name)
     if output is not None:
         output.write_text(text)
@@ -182,12 +194,15 @@ def inspect_command(model: Path, show_dims: bool, as_json: bool) -> None:
 
 @cli.command("explain")
 @MODEL
+@click.option("--kernels", is_flag=True, help="Also what was chosen for each kernel: tiles, blocks, grains.")
 @compile_options
 @JSON
-def explain_command(model: Path, as_json: bool, **options: Any) -> None:
+def explain_command(model: Path, kernels: bool, as_json: bool, **options: Any) -> None:
     """What the compiler decided: kernels, fusions taken and refused with reasons, memory, guards, hosted operators."""
-    report = compiled(model, options).explain()
-    emit_result(report.to_dict(), as_json, str(report))
+    from .tools.report import render
+
+    report = compiled(model, options).explain().to_dict()
+    emit_result(report, as_json, render(report, kernels))
 
 
 @cli.command("compare")

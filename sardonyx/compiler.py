@@ -27,9 +27,10 @@ from .dialects.target import Target, TargetAttr
 from .frontend.exporter import export_model
 from .frontend.importer import import_model
 from .frontend.schema_functions import import_composed
+from .lowering.choices import SCHEDULE, Schedule, schedule_attribute
 from .lowering.schedule import schedule
 from .ops import operator_table
-from .options import Options, compiler_digest
+from .options import Options, compiler_digest, tuned_file
 from .pipeline import LEVEL, LEVELS, State, bug
 from .pipeline import run as run_steps
 from .program import Model, Progress
@@ -43,6 +44,9 @@ from .runtime.host import default_threads, detect
 from .runtime.hosting import HostFunction
 from .runtime.manifest import FORMAT, Manifest, TensorSpec
 from .runtime.program import LoadedProgram
+from .runtime.tuned import load_tuned
+from .schedules import Given as Schedules
+from .schedules import schedule_text
 from .semantics.custom import NO_OPERATORS, CustomOperator, Operators
 from .semantics.evaluate import operator_and_attributes, reference_of
 from .semantics.interpreter import run_graph
@@ -89,6 +93,7 @@ def compile_fresh(
     module, weights = import_composed(model)
     overridable = keep_defaults(module, options.overridden)
     state = State(module, weights, target or host_target(), options, patterns, operators)
+    state.tuned = tuned_schedules(state.target) if options.tuned and store is not None else {}
     seconds: dict[str, float] = {"import": time.perf_counter() - began}
     for done in run_steps(state, to="kernels"):
         report(done.step, 0, 1)
@@ -96,6 +101,11 @@ def compile_fresh(
     built = build(state, seconds, report, store)
     built.manifest["explain"]["overridable"] = overridable
     return built, seconds
+
+
+def tuned_schedules(target: Target) -> dict[str, Schedule]:
+    """What the tuner found for a target, by the kernel's key."""
+    return {key: entry["schedule"] for key, entry in load_tuned(tuned_file(target)).items()}
 
 
 def keep_defaults(module: ModuleOp, overridden: Sequence[str]) -> list[str]:
@@ -180,6 +190,8 @@ def kernel_objects(
         report("kernels", len(objects), len(kernels))
         for name, value in built.seconds.items():
             seconds[f"kernels: {name}"] = seconds.get(f"kernels: {name}", 0.0) + value
+    for kernel in kernels:
+        kernel.attributes[SCHEDULE] = schedule_attribute(objects[name_of(kernel)].schedule)
     seconds["kernels (wall)"] = time.perf_counter() - began
     return objects
 
@@ -281,8 +293,13 @@ def manifest_of(state: State, main: FuncOp, entry: Entry) -> Manifest:
         "checks": {str(site): check for site, check in enumerate(entry.checks)},
         "nodes": nodes,
         "hosts": list(entry.hosts),
-        "explain": explain(state.module),
+        "explain": {**explain(state.module), "options": explain_options(state.options)},
     }
+
+
+def explain_options(options: Options) -> dict[str, Any]:
+    """The options that decide what a program computes, for the report."""
+    return {name: getattr(options, name) for name in ("precision", "exact", "fast_math", "fuse")}
 
 
 def spec_of(value: SSAValue, fallback: str) -> TensorSpec:
@@ -330,6 +347,7 @@ def lower(
     fuse: bool = True,
     exact: bool = False,
     plain: bool = False,
+    schedule: Schedules | None = None,
     patterns: Sequence[Pattern] = (),
     ops: Iterable[CustomOperator] = (),
 ) -> ModuleOp:
@@ -346,7 +364,7 @@ def lower(
         if to in LEVELS and LEVELS.index(to) < LEVELS.index(start):
             raise ValueError(f"the module is at level {start!r}, past {to!r}")
         return lowered(state, to, start)
-    options = Options(assume=tuple(assume), fuse=fuse and not plain, exact=exact)
+    options = Options(assume=tuple(assume), fuse=fuse and not plain, exact=exact, schedule=schedule_text(schedule))
     target = replace(host_target(), plain=plain)
     return lower_with(model, options, to=to, target=target, patterns=patterns, ops=ops)
 

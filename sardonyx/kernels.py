@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -31,6 +32,8 @@ class KernelCallable:
 
     name: str
     origin: Origin
+    schedule: Mapping[str, Mapping[str, int | str]]
+    """What was chosen for it in its program."""
 
     def __call__(self, *arrays: Any) -> Any:
         """Runs the kernel alone. Raises InputError for arrays that do not fit it."""
@@ -51,16 +54,18 @@ class KernelCallable:
 
     def _emitted(self, level: str) -> str:
         origin = self.origin
+        options = replace(origin.options, schedule=json.dumps({self.name: self.schedule}))
         return emitted(
-            origin.model, level, origin.options, kernel=self.name,
+            origin.model, level, options, kernel=self.name,
             target=origin.target, patterns=origin.patterns, ops=origin.ops,
         )[0]  # fmt: skip
 
     def module(self) -> ModuleOp:
         """A module at the kernels level whose `main` calls this kernel and nothing else."""
         origin = self.origin
+        # weights are inputs here, so that choices made for constants may not fit
         whole = lower_with(
-            origin.model, origin.options, to="kernels",
+            origin.model, replace(origin.options, schedule=""), to="kernels",
             target=origin.target, patterns=origin.patterns, ops=origin.ops,
         )  # fmt: skip
         function = next(f for f in whole.body.block.ops if isinstance(f, FuncOp) and name_of(f) == self.name)
@@ -91,20 +96,20 @@ class Kernels(Mapping[str, KernelCallable]):
     """A program's kernels by name."""
 
     def __init__(self, program: Program) -> None:
-        self._names = list(program.explain().to_dict()["functions"])
+        self._functions = program.explain().to_dict()["functions"]
         assert program.origin is not None
         self._origin = program.origin
 
     def __getitem__(self, name: str) -> KernelCallable:
-        if name not in self._names:
-            raise KeyError(f"no kernel {name!r}; there are {', '.join(self._names)}")
-        return KernelCallable(name, self._origin)
+        if name not in self._functions:
+            raise KeyError(f"no kernel {name!r}; there are {', '.join(self._functions)}")
+        return KernelCallable(name, self._origin, self._functions[name]["schedule"])
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._names)
+        return iter(self._functions)
 
     def __len__(self) -> int:
-        return len(self._names)
+        return len(self._functions)
 
 
 def kernels_of(program: Program) -> Kernels:

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from . import __version__
 from .runtime.host import detect
+from .runtime.tuned import tuned_digest, tuned_path
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 
 @dataclass(frozen=True)
@@ -25,6 +30,10 @@ class Options:
     exact: bool = False
     fast_math: bool = False
     precision: str = "f32"
+    schedule: str = ""
+    """Choices that the caller gives for kernels, as `schedules.schedule_text` spells them."""
+    tuned: bool = True
+    """Whether choices that the tuner found on this machine are taken."""
     overridden: tuple[str, ...] = ()
     """Initializers that the file lists as inputs and that the caller gives values for: these are inputs."""
 
@@ -50,6 +59,18 @@ def _package_paths() -> list[str]:
     return [path for package in packages for path in package.__path__]
 
 
-def program_key(options: Options, target: object | None) -> str:
+def machine_of(target: DataclassInstance | None) -> str:
+    """All that a kernel's speed depends on besides itself: the target's numbers and the compiler."""
+    return f"{asdict(target or detect())} {compiler_digest()}"
+
+
+def tuned_file(target: DataclassInstance | None) -> Path | None:
+    """Where the tuner's results for a target are (None: this machine); None where the caches are off."""
+    numbers = asdict(target or detect())
+    return tuned_path(numbers["cpu"], machine_of(target))
+
+
+def program_key(options: Options, target: DataclassInstance | None) -> str:
     """Everything but the model that a compiled program depends on."""
-    return f"{options} {target or detect()} {compiler_digest()}"
+    found = tuned_digest(tuned_file(target)) if options.tuned else ""
+    return f"{options} {machine_of(target)} {found}"

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import gc
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import gettempdir
@@ -16,14 +16,14 @@ from xdsl.dialects.builtin import ArrayAttr, ModuleOp, StringAttr, TensorType
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation
 
-from .build import name_of, not_lowered, prepack, refuses, scratch_text, signature, symbol_of, to_llvm
+from .build import name_of, not_lowered, prepack, refuses, scratch_text, signature, symbol_of, to_llvm, to_loops
 from .dialects import dims, onnx
 from .dialects.dims import parse_dims
 from .dialects.dims.expression import DimError
 from .dialects.onnx.model import main_of
 from .dialects.target import Target, TargetAttr
 from .frontend.unsupported import unsupported
-from .lowering.loops import lower_to_loops
+from .lowering.choices import Schedule
 from .lowering.schedule import ScratchNeed, schedule
 from .lowering.tensor import attach_bodies, lower_to_tensor
 from .options import Options
@@ -39,6 +39,7 @@ from .rewrites.simplify.redundancy import eliminate_dead_code
 from .rewrites.trees import LowerTrees
 from .rewrites.upgrade import upgrade_opset
 from .runtime.errors import CompilerBug, Error, InputError, UnsupportedError
+from .schedules import apply_schedules
 from .semantics.custom import CustomOperator, Operators, evaluator_of, meant_operators
 from .semantics.facts import Contradiction, Facts
 from .semantics.weights import WeightStore
@@ -57,6 +58,8 @@ class State:
     operators: Operators = field(default_factory=dict[tuple[str, str], CustomOperator])
     """The user's own, by domain and name."""
     facts: Facts = field(default_factory=Facts)
+    tuned: Mapping[str, Schedule] = field(default_factory=dict[str, Schedule])
+    """Choices that the tuner found, by the kernel's key."""
 
     def kernels(self) -> list[FuncOp]:
         """The kernel functions, in module order."""
@@ -198,6 +201,11 @@ def _outline(state: State) -> None:
         hosted.update(found)
 
 
+def _schedules(state: State) -> None:
+    """Choices that are given, by the caller or by the tuner, onto their kernels."""
+    apply_schedules(state.kernels(), state.options.schedule, state.tuned if state.options.tuned else {})
+
+
 def complete_origins(module: ModuleOp) -> None:
     """Every op says where it comes from: what a lowering added for a kernel as a whole comes from all its nodes.
 
@@ -237,7 +245,7 @@ def _prepack(state: State) -> None:
 
 def _loops(state: State) -> None:
     for kernel in state.kernels():
-        replace_function(kernel, lower_to_loops(kernel, state.target))
+        replace_function(kernel, to_loops(kernel, state.target))
 
 
 def scratch_needs(state: State) -> dict[str, ScratchNeed]:
@@ -286,7 +294,7 @@ PIPELINE: tuple[Stage, ...] = (
         ),
         GRAPH,
     ),
-    Stage("kernels", (("outline-kernels", _outline),), KERNELS),
+    Stage("kernels", (("outline-kernels", _outline), ("apply-schedules", _schedules)), KERNELS),
     Stage("tensor", (("lower-to-tensor", _tensor),), TENSOR),
     Stage("loops", (("prepack", _prepack), ("lower-to-loops", _loops)), LOOPS),
     Stage("schedule", (("schedule", _schedule),), LOOPS),
@@ -311,6 +319,8 @@ ORDER = (
     ("lower-trees", "outline-kernels", "kernels take data by operands only"),
     ("bodies", "outline-kernels", "what has a body is taken into kernels"),
     ("simplify", "outline-kernels", "fusion sees one spelling of each computation"),
+    ("outline-kernels", "apply-schedules", "choices are given for kernels, by name or key"),
+    ("apply-schedules", "prepack", "the layout of weights follows from choices"),
     ("lower-to-loops", "schedule", "kernels have reported their scratch"),
 )
 """Pairs of steps whose order matters, with the reason; a test holds the table to it."""

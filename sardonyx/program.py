@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 import numpy as np
 
 from .options import Options, program_key
+from .precision import check_precision
 from .runtime.arrays import dtype_of
 from .runtime.cache import open_cache
-from .runtime.host import default_threads
+from .runtime.host import default_threads, detect
 from .runtime.hosting import HostFunction
 from .runtime.manifest import OBJECT_TYPES, Host, TensorSpec
 from .runtime.program import LoadedProgram
@@ -168,6 +169,8 @@ def compile(
     fast_math: bool = False,
     precision: str = "f32",
     fuse: bool = True,
+    schedule: Mapping[str, Any] | str | Path | None = None,
+    tuned: bool = True,
     cache: bool = True,
     patterns: Sequence[Pattern] = (),
     ops: Iterable[CustomOperator] = (),
@@ -177,9 +180,12 @@ def compile(
     """Compiles a model (a path, bytes, or a ModelProto) for this machine, or loads it from the cache.
 
     `dims` gives ranges of symbols, `assume` facts on them; both become guards.  `exact` leaves out every rewrite that
-    changes rounding.  `patterns` are rewrites to run after ours, and `ops` the user's own operators (`sx.op`,
-    `sx.pointwise`); with either, only single kernels are cached.  `threads` counts the caller; the default is one for
-    each core.  Raises ModelError for a model that is wrong, UnsupportedError naming every operator that we lack.
+    changes rounding.  `precision` is one of `sardonyx.precision.NEEDS`.  `schedule` gives choices of kernels (a mapping
+    `{kernel: {part: {choice: number}}}`, or a JSON file of it) in place of the cost model's; `tuned` takes those that
+    `sardonyx tune` found on this machine.  Neither changes a result.  `patterns` are rewrites to run after ours, and
+    `ops` the user's own operators (`sx.op`, `sx.pointwise`); with either, only single kernels are cached.  `threads`
+    counts the caller; the default is one for each core.  Raises ModelError for a model that is wrong, UnsupportedError
+    naming every operator that we lack.
     """
     options = Options(
         dims=tuple((name, low, high) for name, (low, high) in sorted((dims or {}).items())),
@@ -188,10 +194,21 @@ def compile(
         exact=exact,
         fast_math=fast_math,
         precision=precision,
+        schedule=normal_schedule(schedule),
+        tuned=tuned,
     )
     return compile_with(
         model, options, threads=threads, cache=cache, patterns=patterns, ops=ops, target=target, progress=progress
     )
+
+
+def normal_schedule(schedule: Mapping[str, Any] | str | Path | None) -> str:
+    """The schedule as options hold it. Raises InputError for what is none."""
+    if schedule is None:
+        return ""
+    from .schedules import schedule_text
+
+    return schedule_text(schedule)
 
 
 def compile_with(
@@ -207,6 +224,8 @@ def compile_with(
 ) -> Program:
     """`compile`, with its options as one value."""
     report = progress or (lambda phase, done, total: None)
+    machine = target or detect()
+    check_precision(options.precision, machine.cpu, machine.features)
     source = model_source(model)
     origin = Origin(model, options, tuple(patterns), tuple(ops), target)
     store = open_cache() if cache and not origin.patterns and not origin.ops else None  # users' code has no key

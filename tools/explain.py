@@ -11,6 +11,7 @@ from xdsl.ir import Attribute, Operation
 
 from ..dialects import dims, kernel, onnx
 from ..dialects.dims import ShapeAttr
+from ..lowering.choices import schedule_of
 from ..rewrites.group import Reason
 
 NOT_HOSTED = (
@@ -87,7 +88,7 @@ def explain_call(module: ModuleOp, call: kernel.CallOp) -> dict[str, Any]:
 
 
 def explain_functions(module: ModuleOp) -> dict[str, Any]:
-    """For each kernel function its operators, the fusions that it is made of, and the patterns that made operators."""
+    """For each kernel function its key and choices, its operators and fusions, and the patterns that made operators."""
     found: dict[str, Any] = {}
     for op in module.body.block.ops:
         if not isinstance(op, FuncOp) or "kernel.key" not in op.attributes:
@@ -96,6 +97,8 @@ def explain_functions(module: ModuleOp) -> dict[str, Any]:
         ops = op.attributes.get("kernel.ops")
         patterns = op.attributes.get("kernel.patterns")
         found[op.sym_name.data] = {
+            "key": cast(StringAttr, op.attributes["kernel.key"]).data,
+            "schedule": schedule_of(op),
             "ops": [cast(StringAttr, o).data for o in ops] if isinstance(ops, ArrayAttr) else [],
             "patterns": [cast(StringAttr, p).data for p in patterns] if isinstance(patterns, ArrayAttr) else [],
             "fused": [

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 
-def render(report: dict[str, Any]) -> str:
-    """The report as text for people."""
+def render(report: dict[str, Any], kernels: bool = False) -> str:
+    """The report as text for people; with `kernels` also what was chosen for each kernel."""
     lines = [f"{len(report['kernels'])} kernel calls, {len(report['functions'])} distinct kernels"]
     for call in report["kernels"]:
         sizes = f" <{', '.join(call['dims'])}>" if call["dims"] else ""
@@ -16,6 +16,8 @@ def render(report: dict[str, Any]) -> str:
             lines.append(f"      rewritten by {', '.join(function['patterns'])}")
         for fused in function.get("fused", ()):
             lines.append(f"      {fused['producer']} + {fused['consumer']}: {fused['reason']}")
+        for part, choices in function.get("schedule", {}).items() if kernels else ():
+            lines.append(f"      {part}: {', '.join(f'{name}={value}' for name, value in choices.items())}")
     if report["refused"]:
         lines.append("not fused:")
         for row in report["refused"]:
@@ -24,6 +26,8 @@ def render(report: dict[str, Any]) -> str:
     if report["guards"]:
         lines.append("guards:")
         lines.extend(f"  {g['condition']}  {g['why']}" for g in report["guards"])
+    if "options" in report:
+        lines.append(f"precision: {report['options']['precision']}")
     if "memory" in report:
         lines.append(f"arena: {report['memory']['arena']} bytes")
     lines.append(f"hosted: {', '.join(report['hosted']) if report['hosted'] else 'none, every operator is native'}")

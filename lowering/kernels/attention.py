@@ -18,8 +18,9 @@ from xdsl.ir import Attribute, SSAValue
 
 from ...dialects import kernel
 from ...dialects.dims import Dim, as_dim
+from ...dialects.target import Target
+from ..choices import GRAIN_CYCLES, ORDER, VECTOR_WIDTH, Choices, Given, given_number
 from ..loop_builder import INDEX
-from ..policy import GRAIN_CYCLES
 from ..template import TemplateContext
 from .activations import like
 from .emit import Ix
@@ -34,6 +35,33 @@ KEY_BLOCK = 256
 """Keys whose scores are kept at once."""
 FEW_QUERIES = 4
 """The height of a tile for few rows, where their number is not known."""
+
+
+@dataclass(frozen=True)
+class AttentionPlan(Choices):
+    """The sizes of one attention: `rows` query rows go through the keys together, `tail_rows` where there are no more
+    (0: there is one kind of tile), by blocks of `key_block` keys."""
+
+    rows: int
+    tail_rows: int
+    key_block: int
+    lanes: int
+
+    FIXED = {"key_block": ORDER, "lanes": VECTOR_WIDTH}
+
+    @staticmethod
+    def choose(queries: Dim, target: Target, lanes: int, given: Given) -> AttentionPlan:
+        """Equal tiles, as high as the registers allow; or as given."""
+        tall = rows = 1 if target.plain else largest_rows(target.vector_registers, 2)
+        if queries.is_const:
+            rows = -(-queries.value // -(-queries.value // tall))
+        tail = 0 if queries.is_const else FEW_QUERIES
+        wanted = given_number(given, "rows", rows, 1)
+        rows = wanted if wanted <= tall else rows
+        wanted = given_number(given, "tail_rows", tail, 1)
+        tail = wanted if tail and wanted < rows else min(tail, rows)
+        grain = given_number(given, "grain_cycles", GRAIN_CYCLES, 1)
+        return AttentionPlan(rows, tail, KEY_BLOCK, lanes, grain_cycles=grain)
 
 
 @dataclass(frozen=True)
@@ -109,12 +137,10 @@ class Attention:
             return
         self.key_panels = e.dim(self.keys).ceildiv(self.panel)
         self.packed = self.pack_keys()
-        tall = 1 if e.target.plain else largest_rows(e.target.vector_registers, 2)
-        if self.queries.is_const:
-            rows = -(-self.queries.value // -(-self.queries.value // tall))
-            self.all_tiles([RegisterTile(rows, 2, self.lanes)])
-        else:
-            self.all_tiles([RegisterTile(tall, 2, self.lanes), RegisterTile(FEW_QUERIES, 2, self.lanes)])
+        plan = AttentionPlan.choose(self.queries, e.target, self.lanes, self.context.part.given)
+        self.context.part.adopt(plan)
+        heights = [plan.rows, plan.tail_rows] if plan.tail_rows else [plan.rows]
+        self.all_tiles([RegisterTile(rows, 2, self.lanes) for rows in heights])
 
     def heads_of(self, buffer: SSAValue, dims: tuple[Dim, ...], heads: Dim, rows: Dim, size: Dim) -> Heads:
         e = self.e
@@ -151,7 +177,7 @@ class Attention:
         steps = e.dim(self.panel_steps)
         packed = self.context.scratch(self.sums, count * self.panel_steps * self.panel)
         last, size = rows.rows - 1, e.dim(self.size)
-        grain = e.ix(GRAIN_CYCLES) // (size * self.panel).max(1) + 1
+        grain = e.ix(e.grain_cycles) // (size * self.panel).max(1) + 1
         extent = e.dim(self.batch) * rows.heads * panels
         with e.parallel(extent, grain) as (lower, upper, _), e.loop(lower, upper, nonempty=True) as loop:
             head, key = loop.index // panels, loop.index % panels * self.panel
@@ -173,7 +199,7 @@ class Attention:
         queries, heads = e.dim(self.queries), e.dim(self.q_heads)
         per_head = queries.ceildiv(tall.rows)
         work = e.dim(self.keys) * (e.dim(self.size) + e.dim(self.value_size) + 16) * tall.rows // (2 * self.lanes)
-        grain = e.ix(GRAIN_CYCLES) // work.max(1) + 1
+        grain = e.ix(e.grain_cycles) // work.max(1) + 1
         with e.parallel(e.dim(self.batch) * heads * per_head, grain) as (lower, upper, thread):
             scratch = TileScratch.take(self, tall, thread)
             with e.loop(lower, upper, nonempty=True) as loop:

@@ -21,7 +21,6 @@ from xdsl.ir import BlockArgument, Operation, SSAValue
 from ...dialects import kernel
 from ...dialects.dims import Dim
 from ..loop_builder import INDEX
-from ..policy import GRAIN_CYCLES
 from ..template import TemplateContext
 from . import depthwise, winograd
 from .conv_plan import ConvPlan, choose, plan_of
@@ -45,19 +44,22 @@ def build(context: TemplateContext, op: kernel.TemplateOp) -> None:
         op, context.dims(x), None if is_flat else context.dims(w), context.dims(op.results_[0])
     )
     products = Products(element_type(x))
+    part = context.part
     if winograd_tile := integers(op, "winograd"):
         tile = RegisterTile(winograd_tile[0], winograd_tile[1], context.target.lanes(products.bytes))
+        part.adopt(winograd.plan_of(tile, part.given))
         winograd.build(context, op, convolution, products, tile)
         return
-    if not packed and depthwise.applies(convolution):
+    if not packed and depthwise.is_chosen(convolution, part.given):
         depthwise.build(context, op, convolution, products)
         return
     if packed:
         rows, vectors, pixels = packed
         tile = RegisterTile(rows, vectors, context.target.lanes(products.bytes))
-        plan = plan_of(convolution, products, context.target, tile, bool(pixels))
+        plan = plan_of(convolution, products, context.target, tile, bool(pixels), part.given)
     else:
-        plan = choose(convolution, products, context.target)
+        plan = choose(convolution, products, context.target, part.given)
+    part.adopt(plan)
     ConvBuilder(Emitter(context.builder), context, op, convolution, products, plan, bool(packed)).build()
 
 
@@ -172,7 +174,7 @@ class ConvBuilder:
         parts = c.groups * self.output_phases
         extent = count * parts * self.position_tiles * self.row_tiles
         work = self.steps * (self.tile.rows * self.tile.vectors // 2 + 1)
-        grain = e.ix(GRAIN_CYCLES) // work.max(1) + 1
+        grain = e.ix(e.grain_cycles) // work.max(1) + 1
         outer, inner = self.position_tiles, self.row_tiles
         if self.plan.rows_outside:
             outer, inner = inner, outer
@@ -202,7 +204,7 @@ class ConvBuilder:
         with e.loop(0, images, chunk) as loop:
             count = (images - loop.index).min(chunk)
             first = loop.index * e.dim(channels)
-            grain = e.ix(2 * GRAIN_CYCLES) // (channel // self.tile.lanes + 1) + 1
+            grain = e.ix(2 * e.grain_cycles) // (channel // self.tile.lanes + 1) + 1
             with e.parallel(count * e.dim(channels), grain) as (lower, upper, thread):
                 row = self.take_row(thread)
                 with e.loop(lower, upper, nonempty=True) as copied:
@@ -224,7 +226,7 @@ class ConvBuilder:
         depth, channel = e.dim(c.depth), e.dim(self.windows.channel)
         tiles = self.position_tiles * self.row_tiles
         work = tiles * self.steps * (self.tile.rows * self.tile.vectors // 2 + 1)
-        grain = e.ix(GRAIN_CYCLES) // work.max(1) + 1
+        grain = e.ix(e.grain_cycles) // work.max(1) + 1
         with e.parallel(e.dim(c.images) * c.groups, grain) as (lower, upper, thread):
             sums, row = self.take_sums(thread), self.take_row(thread)
             size = self.windows.channel * c.depth + self.width

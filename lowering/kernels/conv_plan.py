@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from ...dialects.dims import Dim
 from ...dialects.target import Target
+from ..choices import GRAIN_CYCLES, VECTOR_WIDTH, Choices, Given, given_number
 from .register_tile import Products, RegisterTile, largest_rows
 from .window import ONE, Convolution
 
@@ -20,27 +21,55 @@ TRANSPOSE_CYCLES = 100
 """For the store of one square of registers that has to be turned."""
 
 
-@dataclass(frozen=True)
-class ConvPlan:
-    """How one convolution is computed.
+POSITIONS, CHANNELS = "positions", "channels"
+DIRECT, DEPTHWISE, WINOGRAD = "direct", "depthwise", "winograd"
+"""Algorithms.  The first two add in the same order; the third changes rounding, so nobody but `exact` turns it off."""
+NOTHING: Given = {}
 
-    Vectors run over positions, and a tile's rows are output channels; with `pixels` it is the other way round, which
-    wastes less on small images.  With `rows_outside` all positions are computed for some output channels, else all
-    channels for some positions.  The prefetches ask for what is so many channels, tiles and steps ahead (0: not).
+
+@dataclass(frozen=True)
+class ConvPlan(Choices):
+    """How one convolution is computed directly.
+
+    `rows`, `vectors`: the register tile.
+    `vectors_over`: what vectors run over, `positions` (a tile's rows are output channels then) or `channels` (the rows
+    are positions), which wastes less on small images.
+    `outer`: with `channels` all positions are computed for some output channels, else all channels for some positions.
+    `channels_ahead`, `tiles_ahead`, `steps_ahead`: prefetches of what is so far ahead (0: none).
     """
 
-    tile: RegisterTile
-    pixels: bool
-    rows_outside: bool
+    rows: int
+    vectors: int
+    vectors_over: str
+    outer: str
     channels_ahead: int
     tiles_ahead: int
     steps_ahead: int
+    lanes: int
+    algorithm: str = DIRECT
+
+    FIXED = {"lanes": VECTOR_WIDTH}
+
+    @property
+    def tile(self) -> RegisterTile:
+        return RegisterTile(self.rows, self.vectors, self.lanes)
+
+    @property
+    def pixels(self) -> bool:
+        """Whether rows are positions."""
+        return self.vectors_over == CHANNELS
+
+    @property
+    def rows_outside(self) -> bool:
+        return self.outer == CHANNELS
 
 
-def choose(c: Convolution, products: Products, target: Target) -> ConvPlan:
-    """The plan with the least estimated work."""
-    tile, pixels = min(_candidates(c, products, target), key=lambda p: _cycles(c, products, target, *p))
-    return plan_of(c, products, target, tile, pixels)
+def choose(c: Convolution, products: Products, target: Target, given: Given = NOTHING) -> ConvPlan:
+    """The plan with the least estimated work of those that are as given; of all, where none is."""
+    candidates = list(_candidates(c, products, target))
+    wanted = [p for p in candidates if _is_as_given(*p, given)] or candidates
+    tile, pixels = min(wanted, key=lambda p: _cycles(c, products, target, *p))
+    return plan_of(c, products, target, tile, pixels, given)
 
 
 def cycles_of(c: Convolution, products: Products, target: Target) -> float:
@@ -48,30 +77,54 @@ def cycles_of(c: Convolution, products: Products, target: Target) -> float:
     return min(_cycles(c, products, target, *p) for p in _candidates(c, products, target))
 
 
-def choose_rows(c: Convolution, products: Products, target: Target, extra: bool) -> RegisterTile:
+def choose_rows(
+    c: Convolution, products: Products, target: Target, extra: bool, given: Given = NOTHING
+) -> RegisterTile:
     """The best tile with channels as rows; `extra` for one row more, which is no channel's."""
     tiles = [t for t, pixels in _candidates(c, products, target) if not pixels]
     if extra:
         registers = target.vector_registers
         tiles = [t for t in tiles if t.registers + t.vectors <= registers]
-    best = min(tiles, key=lambda t: _cycles(c, products, target, t, False))
-    return RegisterTile(best.rows + extra, best.vectors, best.lanes)
+    tiles = [RegisterTile(t.rows + extra, t.vectors, t.lanes) for t in tiles]
+    wanted = [t for t in tiles if _is_as_given(t, False, given)] or tiles
+
+    def cycles(t: RegisterTile) -> float:
+        return _cycles(c, products, target, RegisterTile(t.rows - extra, t.vectors, t.lanes), False)
+
+    return min(wanted, key=cycles)
 
 
-def plan_of(c: Convolution, products: Products, target: Target, tile: RegisterTile, pixels: bool) -> ConvPlan:
+def _is_as_given(tile: RegisterTile, pixels: bool, given: Given) -> bool:
+    here: Given = {
+        "rows": tile.rows,
+        "vectors": tile.vectors,
+        "vectors_over": CHANNELS if pixels else POSITIONS,
+    }
+    return all(given.get(name, value) == value for name, value in here.items())
+
+
+def plan_of(
+    c: Convolution, products: Products, target: Target, tile: RegisterTile, pixels: bool, given: Given = NOTHING
+) -> ConvPlan:
     """The plan for a given tile."""
     weights = _known(c.rows * c.steps) * products.bytes
     image = _known(c.windows.channel * c.depth) * products.bytes
     one_tap = c.windows.taps == ONE
     big_weights = weights > target.l2 // 2
+    outer = CHANNELS if big_weights and image <= max(target.l2 // 2, weights) else POSITIONS
+    if given.get("outer") in (CHANNELS, POSITIONS):
+        outer = str(given["outer"])
     return ConvPlan(
-        tile,
-        pixels,
-        rows_outside=big_weights and image <= max(target.l2 // 2, weights),
+        tile.rows,
+        tile.vectors,
+        CHANNELS if pixels else POSITIONS,
+        outer,
         # the taps of a channel are near each other, so only with one tap does each step go to other lines
-        channels_ahead=8 if one_tap and not pixels else 0,
-        tiles_ahead=1 if one_tap and not pixels and image > target.l2 else 0,
-        steps_ahead=32 if big_weights else 0,
+        channels_ahead=0 if pixels else given_number(given, "channels_ahead", 8 if one_tap else 0),
+        tiles_ahead=0 if pixels else given_number(given, "tiles_ahead", 1 if one_tap and image > target.l2 else 0),
+        steps_ahead=given_number(given, "steps_ahead", 32 if big_weights else 0),
+        lanes=tile.lanes,
+        grain_cycles=given_number(given, "grain_cycles", GRAIN_CYCLES, 1),
     )
 
 

@@ -66,9 +66,10 @@ def build(context: TemplateContext, op: kernel.TemplateOp) -> None:
     if packed:
         rows, vectors, pixels = packed
         tile = RegisterTile(rows, vectors, context.target.lanes(products.bytes))
-        plan = plan_of(convolution, products, context.target, tile, bool(pixels))
+        plan = plan_of(convolution, products, context.target, tile, bool(pixels), context.part.given)
     else:
-        plan = choose(convolution, products, context.target)
+        plan = choose(convolution, products, context.target, context.part.given)
+    context.part.adopt(plan)
     builder = TransposedBuilder(Emitter(context.builder), context, op, convolution, products, plan, bool(packed))
     builder.use_axes(axes)
     builder.build()

@@ -13,8 +13,9 @@ from xdsl.ir import SSAValue
 
 from ...dialects import kernel
 from ...dialects.dims import as_dim
-from ..policy import GRAIN_CYCLES
+from ..choices import GRAIN_CYCLES, Choices, Given, given_number
 from ..template import TemplateContext
+from .conv_plan import DEPTHWISE, DIRECT
 from .emit import Emitter, Ix, plain
 from .operands import stored_type
 from .phase_image import PhaseImage
@@ -34,22 +35,33 @@ def applies(c: Convolution) -> bool:
     return c.depth == ONE and c.groups > 1 and taps.is_const and 0 < taps.value <= MOST_TAPS and len(c.windows.axes) < 3
 
 
+def is_chosen(c: Convolution, given: Given) -> bool:
+    """Whether this form, which adds in the same order as the direct one, takes the convolution."""
+    return applies(c) and given.get("algorithm") != DIRECT
+
+
 @dataclass(frozen=True)
-class ColumnTile:
+class ColumnTile(Choices):
     """`rows` output rows by one vector of columns."""
 
     rows: int
     taps: int
+    algorithm: str = DEPTHWISE
+
+    FIXED = {"taps": "it is the window"}
 
     @staticmethod
-    def choose(axis: Axis, taps: int) -> ColumnTile:
-        """The height that wastes least of the last tile."""
+    def choose(axis: Axis, taps: int, given: Given) -> ColumnTile:
+        """The height that wastes least of the last tile, or the one that is given."""
+        grain = given_number(given, "grain_cycles", GRAIN_CYCLES, 1)
         most = max(1, min(8, MOST_PRODUCTS // taps))
-        if not axis.out.is_const:
-            return ColumnTile(min(4, most), taps)
-        out = max(1, axis.out.value)
-        rows = min(range(1, most + 1), key=lambda r: (-(-out // r) * (r + 1.5), -r))
-        return ColumnTile(rows, taps)
+        if axis.out.is_const:
+            out = max(1, axis.out.value)
+            rows = min(range(1, most + 1), key=lambda r: (-(-out // r) * (r + 1.5), -r))
+        else:
+            rows = min(4, most)
+        wanted = given_number(given, "rows", rows, 1)
+        return ColumnTile(wanted if wanted <= most else rows, taps, grain_cycles=grain)
 
 
 def build(context: TemplateContext, op: kernel.TemplateOp, c: Convolution, products: Products) -> None:
@@ -71,7 +83,8 @@ class DepthwiseBuilder:
         self.rank = len(axes)
         self.windows = c.windows if self.rank == 2 else Windows((Axis(ONE, ONE, ONE, 1, 1, ZERO), *axes))
         self.row_axis, self.column_axis = self.windows.axes
-        self.tile = ColumnTile.choose(self.row_axis, c.windows.taps.value)
+        self.tile = ColumnTile.choose(self.row_axis, c.windows.taps.value, context.part.given)
+        context.part.adopt(self.tile)
         self.lanes = e.target.lanes(products.bytes)
         self.image = PhaseImage(e, products, self.windows)
 
@@ -80,7 +93,7 @@ class DepthwiseBuilder:
         x, w = (self.context.buffer(v) for v in self.op.inputs)
         plane, multiplier = e.dim(product([a.size for a in self.windows.axes])), e.dim(c.rows)
         work = e.dim(self.windows.outputs) * (c.windows.taps.value // 2 + 2) // self.lanes * multiplier
-        grain = e.ix(GRAIN_CYCLES) // work.max(1) + 1
+        grain = e.ix(e.grain_cycles) // work.max(1) + 1
         with e.parallel(e.dim(c.images) * c.groups, grain) as (lower, upper, thread):
             size = self.windows.channel + self.windows.pitches[0] * self.tile.rows + self.lanes
             image = self.context.scratch(self.products.sums, size, thread)

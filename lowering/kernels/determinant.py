@@ -5,7 +5,6 @@ from __future__ import annotations
 from xdsl.ir import SSAValue
 
 from ...dialects import kernel
-from ..policy import GRAIN_CYCLES
 from ..template import TemplateContext, whole
 from .emit import F64, Emitter, Ix
 from .operator import Operator
@@ -17,7 +16,7 @@ def build(context: TemplateContext, op: kernel.TemplateOp) -> None:
     e, dims = o.e, o.dims(0)
     x, y = o.buffer(0), o.result_buffer(0)
     n = e.dim(dims[-1])
-    grain = e.ix(GRAIN_CYCLES) // (n * n * n).max(1) + 1
+    grain = e.ix(e.grain_cycles) // (n * n * n).max(1) + 1
     with e.parallel(e.dim(whole(*dims[:-2])), grain) as (lower, upper, thread):
         matrix = Matrix(e, context.scratch(F64, dims[-1] * dims[-1], thread), n)
         with e.loop(lower, upper, nonempty=True) as loop:

@@ -17,7 +17,6 @@ from ...dialects.dims import Dim, as_dim
 from ...dialects.dims.expression import dim_broadcast
 from ...semantics.reference.linear import einsum_terms
 from ..loop_builder import Scalar
-from ..policy import GRAIN_CYCLES
 from ..template import TemplateContext
 from .emit import Emitter, Ix, plain
 from .matmul import Factor, MatmulBuilder, Problem, choose
@@ -85,7 +84,8 @@ class Einsum:
         def sink(value: SSAValue, indices: Sequence[Scalar], mask: SSAValue | None, axis: int) -> None:
             context.store(op, [products.narrow(e, value, products.element)], indices, mask, axis)
 
-        plan = choose(products, problem.rows, problem.columns, context.target)
+        plan = choose(products, problem.rows, problem.columns, context.target, given=context.part.given)
+        context.part.adopt(plan)
         MatmulBuilder(e, context, problem, products, plan, sink).build()
 
     def as_product(self) -> Problem | None:
@@ -130,7 +130,7 @@ class Einsum:
         chunks = width.ceildiv(lanes)
         extent = e.product([e.dim(self.sizes[a]) for a in outer]) * chunks
         work = e.product([e.dim(self.sizes[a]) for a in self.summed]) * (4 * len(self.terms))
-        grain = e.ix(GRAIN_CYCLES) // work.max(1) + 1
+        grain = e.ix(e.grain_cycles) // work.max(1) + 1
         with e.parallel(extent, grain) as (lower, upper, _), e.loop(lower, upper, nonempty=True) as loop:
             index: dict[int, Ix] = {}
             rest = loop.index // chunks

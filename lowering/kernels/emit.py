@@ -30,7 +30,6 @@ from ...dialects import kernel, vectorx
 from ...dialects.dims import Dim
 from ..element_types import byte_width
 from ..loop_builder import INDEX, Loop, LoopBuilder, element_of, vector_of
-from ..policy import GRAIN_CYCLES
 
 F32, F64 = Float32Type(), Float64Type()
 F16, BF16 = Float16Type(), BFloat16Type()
@@ -170,6 +169,11 @@ class Emitter:
     def __init__(self, b: LoopBuilder) -> None:
         self.b = b
         self.target = b.target
+
+    @property
+    def grain_cycles(self) -> int:
+        """The work that is worth another thread."""
+        return self.b.part.chosen.grain_cycles
 
     # Indices
 
@@ -404,7 +408,7 @@ class Emitter:
     def copy_all(self, source: SSAValue, dest: SSAValue, count: IndexLike) -> None:
         """As `copy`, from the beginnings, on all threads."""
         lanes = self.target.lanes(byte_width(element_of(dest)))
-        with self.parallel(count, 32 * GRAIN_CYCLES) as (lower, upper, _), self.loop(lower, upper, lanes) as loop:
+        with self.parallel(count, 32 * self.grain_cycles) as (lower, upper, _), self.loop(lower, upper, lanes) as loop:
             mask = self.mask(upper - loop.index, lanes)
             self.store_vector(self.load_vector(source, loop.index, lanes, mask), dest, loop.index, mask)
 

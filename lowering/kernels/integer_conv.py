@@ -258,8 +258,9 @@ def emit(operator: Operator, operands: tuple[int, int], zeros: tuple[Parameter, 
     if packed:
         tile = RegisterTile(packed[0] + extra, packed[1], target.lanes(4))
     else:
-        tile = choose_rows(convolution, products, target, extra)
-    plan = plan_of(convolution, products, target, tile, False)
+        tile = choose_rows(convolution, products, target, extra, operator.context.part.given)
+    plan = plan_of(convolution, products, target, tile, False, operator.context.part.given)
+    operator.context.part.adopt(plan)
     IntegerConvBuilder(operator, operands, zeros, convolution, plan, bool(packed), finish).build()
 
 

@@ -261,7 +261,9 @@ def emit(operator: Operator, operands: tuple[int, int], zeros: tuple[Parameter, 
     if panel is not None:
         quads = scratch_of_quads(e, problem.column_factor.buffer, e.dim(operator.dims(operands[1])[0] // 4))
         problem = replace(problem, column_factor=replace(problem.column_factor, buffer=quads))
-    plan = choose(DotProducts(), problem.rows, problem.columns, operator.context.target, panel, packs=True)
+    part, target = operator.context.part, operator.context.target
+    plan = choose(DotProducts(), problem.rows, problem.columns, target, panel, packs=True, given=part.given)
+    part.adopt(plan)
     IntegerMatmul(operator, operands, zeros, problem, plan, sink).build()
 
 

@@ -23,89 +23,18 @@ from xdsl.ir import SSAValue
 from ...dialects import kernel
 from ...dialects.dims import Dim, as_dim
 from ...dialects.dims.expression import dim_min
-from ...dialects.target import Target
 from ..loop_builder import Scalar
-from ..policy import GRAIN_CYCLES
 from ..template import TemplateContext, whole
 from .emit import Emitter, Ix, plain
+from .matmul_plan import FEW_ROWS, Plan, choose, depth_block, panel_columns
 from .operands import element_type, flag, number, stored_type
 from .panels import AHEAD, pack_across, pack_along, slack
-from .register_tile import Factors, Products, RegisterTile, largest_rows
+from .register_tile import Factors, Products, RegisterTile
 
 ONE = as_dim(1)
 
-FEW_ROWS = 4
-"""Up to so many rows, a is read where it is, and several panels share each step to have enough sums in flight."""
-PREFETCH_CYCLES = 400
-"""How far ahead packed columns are asked for: what memory behind L2 takes to answer."""
 MOST_GROUPS = 64
 """Panels whose partial sums are kept at once, where there are several K blocks."""
-
-
-@dataclass(frozen=True)
-class Plan:
-    """The sizes of one product: tiles, and the blocks around them.
-
-    `tail_rows` is the height of the tiles for what is left below the last whole tile (0: the last tile is padded).
-    `panels` panels of `tile.columns / panels` columns are one group, computed together.
-    """
-
-    tile: RegisterTile
-    panels: int
-    tail_rows: int
-    depth_block: int
-    row_block: int
-
-    @property
-    def panel(self) -> int:
-        return self.tile.columns // self.panels
-
-    def tail_tile(self) -> RegisterTile:
-        return RegisterTile(self.tail_rows, self.tile.vectors, self.tile.lanes)
-
-
-def depth_block(target: Target) -> int:
-    """K steps to a block: a panel of two vectors takes L1 once.  The same for all shapes (see the module)."""
-    return max(64, target.l1 // (2 * target.vector_bytes) // 64 * 64)
-
-
-def choose(
-    products: Products, rows: Dim, columns: Dim, target: Target, panel: int | None = None, packs: bool = False
-) -> Plan:
-    """The sizes for a product of `rows` by `columns`; `panel` is given where b is packed already.
-
-    With `packs` all operands are packed in any case.
-    """
-    lanes = target.lanes(products.bytes)
-    # an integer product needs a register before it is added
-    registers = target.vector_registers - (0 if products.fused else 1)
-    vectors = panel // lanes if panel else panel_columns(products, columns, target) // lanes
-    most = 1 if target.plain else largest_rows(registers, vectors)
-    if packs and most > lanes:
-        most -= most % lanes  # rows are packed by whole vectors, which must not reach into the next step
-    whole_height = rows.is_const and most < rows.value <= largest_rows(registers, 1)
-    if whole_height and panel is None and not packs and not target.plain:
-        # one tile high: b is read once, where it is
-        vectors, most = 1, largest_rows(registers, 1)
-    depth = depth_block(target)
-    panels, tail = 1, 0
-    if not rows.is_const:
-        height, tail = most, min(FEW_ROWS, most)
-    elif rows.value <= min(FEW_ROWS, most):
-        height = max(1, rows.value)
-        wide = (1,) if target.plain else (4, 3, 2, 1)
-        panels = next(p for p in wide if RegisterTile(height, p * vectors, lanes).registers <= registers)
-    else:
-        height = -(-rows.value // -(-rows.value // most))
-    limit = max(1, target.l2 * 2 // 5 // (depth * products.bytes) // height)
-    tile = RegisterTile(height, vectors * panels, lanes)
-    return Plan(tile, panels, tail, depth, limit * height)
-
-
-def panel_columns(products: Products, columns: Dim, target: Target) -> int:
-    """The width of b's panels: two vectors, or one where that holds all columns."""
-    lanes = target.lanes(products.bytes)
-    return lanes if target.plain or (columns.is_const and columns.value <= lanes) else 2 * lanes
 
 
 @dataclass(frozen=True)
@@ -239,7 +168,8 @@ def build(context: TemplateContext, op: kernel.TemplateOp) -> None:
     problem = read_problem(e, context, a, b, context.dims(op.results_[0]), *trans, number(op, "panel"))
     products = Products(element_type(op.inputs[0]))
     factor = problem.column_factor
-    plan = choose(products, problem.rows, problem.columns, context.target, factor.panel)
+    plan = choose(products, problem.rows, problem.columns, context.target, factor.panel, given=context.part.given)
+    context.part.adopt(plan)
 
     def sink(value: SSAValue, indices: Sequence[Scalar], mask: SSAValue | None, axis: int) -> None:
         context.store(op, [products.narrow(e, value, stored_type(op))], indices, mask, axis)
@@ -280,7 +210,7 @@ class MatmulBuilder:
         groups = columns.ceildiv(plan.tile.columns)
         extent = e.product([e.dim(d) for d in problem.batch]) * blocks * groups
         work = rows.min(plan.row_block) * e.dim(problem.depth) * plan.tile.vectors
-        grain = e.ix(2 * GRAIN_CYCLES) // work.max(1) + 1
+        grain = e.ix(2 * e.grain_cycles) // work.max(1) + 1
         with e.parallel(extent, grain) as (lower, upper, thread):
             self.take_scratch(thread)
             # one item is a batch index and a row block; of the first and the last only some groups may be ours
@@ -439,8 +369,8 @@ class MatmulBuilder:
         rows_at = (row - self.row_start) * self.steps
 
         buffer, starts, pitch, masks = self.column_vectors(group)
-        # panels follow one another, so what is ahead is the next panel; a few rows are limited by memory anyway
-        ahead = 0 if self.rows_in_place else max(8, 2 * PREFETCH_CYCLES // (tile.rows * tile.vectors))
+        # a few rows are limited by memory anyway
+        ahead = 0 if self.rows_in_place else self.plan.steps_ahead
         per_panel = tile.vectors // len(starts)
 
         def factors(indices: list[Ix]) -> Factors:

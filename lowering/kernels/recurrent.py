@@ -21,7 +21,6 @@ from xdsl.ir import SSAValue
 from ...dialects import kernel
 from ...dialects.dims import Dim, as_dim
 from ..loop_builder import Scalar
-from ..policy import GRAIN_CYCLES
 from ..template import TemplateContext
 from .activations import Function, functions, like
 from .emit import Ix
@@ -338,7 +337,7 @@ class Direction:
         packed = r.context.scratch(r.products.sums, self.block_size(block))
         steps = e.dim(r.panel_steps)
         source = r.operator.buffer(R)
-        grain = e.ix(GRAIN_CYCLES) // (r.hidden * 4).max(1) + 1
+        grain = e.ix(e.grain_cycles) // (r.hidden * 4).max(1) + 1
         with e.parallel(count * block.vectors, grain) as (lower, upper, _), e.loop(lower, upper, nonempty=True) as loop:
             vector = loop.index % block.vectors
             unit = loop.index // block.vectors * width + vector % block.units * r.lanes
@@ -381,7 +380,7 @@ class Direction:
         width = block.units * r.lanes
         row_tiles, unit_tiles = r.batch.ceildiv(tile.rows), r.hidden.ceildiv(width)
         states = self.pack_state(number, tile) if tile.vectors < block.vectors else None
-        grain = e.ix(2 * GRAIN_CYCLES) // (r.hidden * (tile.rows * block.vectors)).max(1) + 1
+        grain = e.ix(2 * e.grain_cycles) // (r.hidden * (tile.rows * block.vectors)).max(1) + 1
         with e.parallel(row_tiles * unit_tiles, grain) as (lower, upper, thread):
             sums = r.context.scratch(r.products.sums, as_dim(tile.rows * block.vectors * r.lanes), thread)
             with e.loop(lower, upper, nonempty=True) as loop:

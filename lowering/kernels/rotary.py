@@ -10,7 +10,6 @@ from __future__ import annotations
 from xdsl.ir import SSAValue
 
 from ...dialects import kernel
-from ..policy import GRAIN_CYCLES
 from ..template import TemplateContext, whole
 from .attention import Heads
 from .emit import Emitter, Ix
@@ -31,7 +30,7 @@ def build(context: TemplateContext, op: kernel.TemplateOp) -> None:
     width = e.ix(o.attr("rotary_embedding_dim", 0) or size)
     source = Heads(o.buffer(X), heads, rows, size, joined)
     result = o.result_buffer(0)
-    grain = e.ix(GRAIN_CYCLES) // (size // 2 + 8) + 1
+    grain = e.ix(e.grain_cycles) // (size // 2 + 8) + 1
     extent = e.dim(whole(*dims)) // size.max(1)
     with e.parallel(extent, grain) as (lower, upper, _), e.loop(lower, upper, nonempty=True) as loop:
         # heads innermost: the angles of a row serve all of them

@@ -14,7 +14,6 @@ from xdsl.ir import SSAValue
 
 from ...dialects import kernel
 from ...dialects.dims import Dim, as_dim
-from ..policy import GRAIN_CYCLES
 from ..template import TemplateContext, whole
 from .emit import Emitter, Ix
 from .operator import Operator
@@ -50,7 +49,7 @@ def scan(operator: Operator, identity: float, combine: Combine, dims: tuple[Dim,
     lanes = e.target.lanes(products.bytes) if vector else 1
     width = lanes * VECTORS if vector else 1
     chunks = inner.ceildiv(width)
-    grain = e.ix(GRAIN_CYCLES) // (count * 4).max(1) + 1
+    grain = e.ix(e.grain_cycles) // (count * 4).max(1) + 1
     with e.parallel(outer * chunks, grain) as (lower, upper, _), e.loop(lower, upper, nonempty=True) as lines:
         column = lines.index % chunks * width
         start = lines.index // chunks * (count * inner) + column

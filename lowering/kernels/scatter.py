@@ -13,7 +13,6 @@ from xdsl.ir import SSAValue
 
 from ...dialects import kernel
 from ...dialects.dims import Dim
-from ..policy import GRAIN_CYCLES
 from ..template import TemplateContext, whole
 from ..tensor.element_kinds import Element
 from .emit import Emitter, Ix, lanes_of
@@ -88,7 +87,7 @@ def scatter_elements(context: TemplateContext, op: kernel.TemplateOp) -> None:
     steps = strides(e, dims)
     outer = whole(*extents[:axis])
     per_line = e.dim(whole(*extents[axis:]))
-    grain = e.ix(GRAIN_CYCLES) // (per_line * 16).max(1) + 1
+    grain = e.ix(e.grain_cycles) // (per_line * 16).max(1) + 1
     with e.parallel(e.dim(outer), grain) as (lower, upper, _), e.loop(lower, upper, nonempty=True) as lines:
         place = e.ix(0)
         rest = lines.index

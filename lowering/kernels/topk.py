@@ -14,7 +14,6 @@ from xdsl.dialects.builtin import IntegerType, i64
 from xdsl.ir import SSAValue
 
 from ...dialects import kernel
-from ..policy import GRAIN_CYCLES
 from ..template import TemplateContext, whole
 from ..tensor.element_kinds import Element
 from .emit import F32, Emitter, Ix
@@ -34,7 +33,7 @@ def build(context: TemplateContext, op: kernel.TemplateOp) -> None:
     outcome = 0 if operator.has_result(0) else 1
     n, k = e.dim(dims[axis]), e.dim(operator.result_dims(outcome)[axis])
     outer, inner = e.dim(whole(*dims[:axis])), e.dim(whole(*dims[axis + 1 :]))
-    grain = e.ix(GRAIN_CYCLES) // (n * 8).max(1) + 1
+    grain = e.ix(e.grain_cycles) // (n * 8).max(1) + 1
     with e.parallel(outer * inner, grain) as (lower, upper, thread):
         size = operator.result_dims(outcome)[axis]
         heap = Heap(e, context.scratch(i64, size, thread), context.scratch(i64, size, thread))

@@ -15,7 +15,6 @@ from collections.abc import Callable, Sequence
 from xdsl.ir import SSAValue
 
 from ...dialects import kernel
-from ..policy import GRAIN_CYCLES
 from ..template import TemplateContext
 from .emit import F32, F64, Ix
 from .operator import Operator
@@ -34,7 +33,7 @@ def build(context: TemplateContext, op: kernel.TemplateOp) -> None:
     """Emits the operator."""
     trees = Trees(context, op)
     e = trees.e
-    grain = e.ix(GRAIN_CYCLES // (CYCLES_A_TREE * trees.count) + 1)
+    grain = e.ix(e.grain_cycles // (CYCLES_A_TREE * trees.count) + 1)
     with e.parallel(trees.rows(), grain) as (lower, upper, thread):
         if trees.o.has(FIRST):
             scores = context.scratch(F64, trees.targets, thread)

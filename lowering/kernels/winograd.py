@@ -13,15 +13,16 @@ the register tile, for which the weights are packed.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from xdsl.ir import SSAValue
 
 from ...dialects import kernel
 from ...dialects.dims import Dim, as_dim
 from ...dialects.target import Target
-from ..policy import GRAIN_CYCLES
+from ..choices import GRAIN_CYCLES, VECTOR_WIDTH, Choices, Given, given_number
 from ..template import TemplateContext
-from .conv_plan import cycles_of
+from .conv_plan import NOTHING, WINOGRAD, cycles_of
 from .emit import Emitter, Ix, plain
 from .operands import stored_type
 from .phase_image import PhaseImage
@@ -53,25 +54,47 @@ def tile_windows(c: Convolution) -> Windows:
     return Windows(tuple(Axis(a.size, (a.out + 1) // 2, four, 2, 1, a.before) for a in c.windows.axes))
 
 
-def choose(c: Convolution, products: Products, target: Target) -> RegisterTile | None:
-    """The best register tile; None where the direct form is as fast, or the sizes are not known."""
+@dataclass(frozen=True)
+class WinogradPlan(Choices):
+    """How one convolution is computed by this algorithm: `rows`, `vectors` are the register tile, and `steps_ahead`
+    says how far ahead weights are asked for (0: not)."""
+
+    rows: int
+    vectors: int
+    steps_ahead: int
+    lanes: int
+    algorithm: str = WINOGRAD
+
+    FIXED = {"lanes": VECTOR_WIDTH, "algorithm": "another algorithm rounds differently (`exact` turns this one off)"}
+
+
+def plan_of(tile: RegisterTile, given: Given) -> WinogradPlan:
+    """The choices around a register tile."""
+    ahead, grain = given_number(given, "steps_ahead", 32), given_number(given, "grain_cycles", GRAIN_CYCLES, 1)
+    return WinogradPlan(tile.rows, tile.vectors, ahead, tile.lanes, grain_cycles=grain)
+
+
+def choose(c: Convolution, products: Products, target: Target, given: Given = NOTHING) -> RegisterTile | None:
+    """The best register tile; None where the direct form is as fast, or the sizes are not known.
+
+    Whether it is None does not depend on what is given, for it changes rounding.
+    """
     windows = tile_windows(c)
     if target.plain or not applies(c) or not windows.positions.is_const:
         return None
     lanes = target.lanes(products.bytes)
-    best = min(
-        (
-            RegisterTile(rows, vectors, lanes)
-            for vectors in range(1, 5)
-            for rows in range(1, largest_rows(target.vector_registers, vectors) + 1)
-            if PATCH * c.depth.value * vectors * lanes * products.bytes <= target.l2 * 2 // 3
-        ),
-        key=lambda t: _cycles(c, windows, target, t, products),
-        default=None,
-    )
-    if best is None or _cycles(c, windows, target, best, products) > 0.9 * cycles_of(c, products, target):
+    tiles = {
+        RegisterTile(rows, vectors, lanes): 0.0
+        for vectors in range(1, 5)
+        for rows in range(1, largest_rows(target.vector_registers, vectors) + 1)
+        if PATCH * c.depth.value * vectors * lanes * products.bytes <= target.l2 * 2 // 3
+    }
+    for tile in tiles:
+        tiles[tile] = _cycles(c, windows, target, tile, products)
+    if not tiles or min(tiles.values()) > 0.9 * cycles_of(c, products, target):
         return None
-    return best
+    wanted = [t for t in tiles if given.get("rows", t.rows) == t.rows and given.get("vectors", t.vectors) == t.vectors]
+    return min(wanted or tiles, key=lambda t: tiles[t])
 
 
 def _cycles(c: Convolution, windows: Windows, target: Target, tile: RegisterTile, products: Products) -> float:
@@ -111,6 +134,7 @@ class WinogradBuilder:
         self.windows = tile_windows(c)
         self.image = PhaseImage(e, products, self.windows)
         self.weights = context.buffer(op.inputs[1])
+        self.steps_ahead = plan_of(tile, context.part.given).steps_ahead
 
     def build(self) -> None:
         e, c, context = self.e, self.c, self.context
@@ -122,7 +146,7 @@ class WinogradBuilder:
         # vectors of the last tile may reach behind the last channel
         image = context.scratch(self.products.sums, self.windows.channel * c.depth + 2 * self.tile.columns)
         plane = e.dim(product([a.size for a in self.windows.axes]))
-        grain = e.ix(2 * GRAIN_CYCLES) // (self.channel // self.tile.lanes + 1) + 1
+        grain = e.ix(2 * e.grain_cycles) // (self.channel // self.tile.lanes + 1) + 1
         with e.loop(0, e.dim(c.images)) as images:
             number = images.index
             with e.parallel(self.depth, grain) as (lower, upper, thread):
@@ -138,7 +162,7 @@ class WinogradBuilder:
         """All blocks of tiles by all tiles of output channels, in parallel."""
         e, tile, context, sums = self.e, self.tile, self.context, self.products.sums
         extent = self.positions.ceildiv(tile.columns) * self.row_tiles
-        grain = e.ix(GRAIN_CYCLES) // (self.depth * (PATCH * tile.rows * tile.vectors // 2)).max(1) + 1
+        grain = e.ix(e.grain_cycles) // (self.depth * (PATCH * tile.rows * tile.vectors // 2)).max(1) + 1
         with e.parallel(extent, grain) as (lower, upper, thread):
             patches = context.scratch(sums, self.element_size * PATCH, thread)
             products = context.scratch(sums, as_dim(PATCH * tile.rows * tile.columns), thread)
@@ -182,7 +206,8 @@ class WinogradBuilder:
             def factors(indices: list[Ix]) -> Factors:
                 [k] = indices
                 at, weight = k * tile.columns + patches_at, k * tile.rows + weights_at
-                e.prefetch(self.weights, weight + 32 * tile.rows)
+                if self.steps_ahead:
+                    e.prefetch(self.weights, weight + self.steps_ahead * tile.rows)
                 vectors = [e.load_vector(patches, at + v * tile.lanes, tile.lanes) for v in range(tile.vectors)]
                 return vectors, lambda r: self.products.load(e, self.weights, weight + r)
 

@@ -25,7 +25,21 @@ from ...dialects import kernel
 from ...dialects.dims import Dim, ShapeAttr, as_dim
 from ...dialects.target import Target
 from ..body import Buffer, Splat, Storage, row_major
+from ..choices import (
+    GRAIN_CYCLES,
+    LOOPS,
+    SCHEDULE,
+    Choices,
+    Given,
+    Part,
+    ScheduleError,
+    given_number,
+    parts_of,
+    schedule_attribute,
+    schedule_of,
+)
 from ..loop_builder import INDEX, LoopBuilder, ScratchSpace, flat
+from ..policy import LoopsChoices
 from ..template import TemplateContext, whole
 from .generics import Generic, LoweringError, dense_attribute, joint_origin, read_generics, shapes_of, splat_value
 from .nest_emitter import NestEmitter
@@ -36,7 +50,9 @@ def lower_to_loops(func: FuncOp, target: Target) -> FuncOp:
     """A tensor-level kernel as a loops-level one; the given function is not to be used afterwards.
 
     Arguments are the index symbols, one flat memref for each tensor argument, then one for each result.  The function's
-    attributes `kernel.scratch` and `kernel.thread_scratch` say how many bytes it needs besides.
+    attributes `kernel.scratch` and `kernel.thread_scratch` say how many bytes it needs besides, and `kernel.schedule`
+    all that was chosen (see `choices`; what is in it before is taken as given).  Raises ScheduleError for what cannot
+    be.
     """
     return _KernelLowering(func, target).run()
 
@@ -47,12 +63,16 @@ class _KernelLowering:
     target: Target
     storage: dict[SSAValue, Storage] = field(default_factory=dict[SSAValue, Storage])
     space: ScratchSpace = field(default_factory=ScratchSpace)
+    chosen: dict[str, Given] = field(default_factory=dict[str, Given])
 
     def run(self) -> FuncOp:
         returned = _own_results(self.func)
         self.shapes = shapes_of(self.func)
         block = self._signature(returned)
         self.builder = LoopBuilder(block, self.target)
+        self.given = schedule_of(self.func)
+        self.parts = parts_of(self.func.body.block)
+        self.builder.loops = LoopsChoices.choose(self.given.get(LOOPS, {}))
         self.builder.origin = whole_kernel = joint_origin(self.func.body.block.ops)
         self._place_arguments(block, returned)
         items = self._items()
@@ -62,6 +82,7 @@ class _KernelLowering:
         self._place_views()
         for step in steps:
             self._emit(step)
+        self._check_parts()
         self.builder.origin = whole_kernel
         self.builder.insert(ReturnOp())
         return self._finish(block)
@@ -78,7 +99,7 @@ class _KernelLowering:
             "kernel.scratch": ShapeAttr((self.space.shared,)),
             "kernel.thread_scratch": ShapeAttr((self.space.per_thread,)),
         }
-        new.attributes.update(kept | scratch)
+        new.attributes.update(kept | scratch | {SCHEDULE: schedule_attribute(self.chosen)})
         return new
 
     # Where tensors are
@@ -154,8 +175,16 @@ class _KernelLowering:
         """Whether any result has elements, as far as is known now."""
         return any(as_dim(0) not in self.shapes[o.tensor] for o in generic.outputs)
 
+    def _check_parts(self) -> None:
+        """Raises ScheduleError where something is given for a part that the kernel does not have."""
+        if unknown := sorted(self.given.keys() - self.chosen.keys()):
+            there_are = f"there are {', '.join(self.chosen)}" if self.chosen else "it has none"
+            raise ScheduleError(f"there is no part {unknown[0]!r} in this kernel; {there_are}")
+
     def _emit(self, step: Nest | kernel.TemplateOp) -> None:
         if isinstance(step, Nest):
+            self.builder.loops.check(LOOPS, self.given.get(LOOPS, {}))
+            self.chosen[LOOPS] = self.builder.loops.numbers()
             NestEmitter(self.builder, step, self.shapes, self.storage, self.space).run()
         else:
             from ..kernels import TEMPLATES
@@ -164,7 +193,12 @@ class _KernelLowering:
             if build is None:
                 raise LoweringError(f"no kernel template {step.template.data!r}")
             self.builder.origin = step.attributes.get("origin")
+            given = self.given.get(self.parts[step], {})
+            grain = Choices(grain_cycles=given_number(given, "grain_cycles", GRAIN_CYCLES, 1))
+            part = self.builder.part = Part(self.parts[step], given, grain)
             build(TemplateContext(self.builder, self.storage, self.shapes.dims, self.space), step)
+            part.chosen.check(part.name, given)
+            self.chosen[part.name] = part.chosen.numbers()
 
 
 def _constant_value(tensor: SSAValue) -> IntegerAttr | FloatAttr | None:

@@ -34,13 +34,15 @@ class Interleaving:
     """Results, with how they are written."""
 
 
-def find_interleaving(axes: Sequence[Axis], generics: Sequence[Generic], shapes: Shapes) -> Interleaving | None:
+def find_interleaving(
+    axes: Sequence[Axis], generics: Sequence[Generic], shapes: Shapes, straight_cycles: int
+) -> Interleaving | None:
     """The two loops for which most accesses have the short one innermost, next to the long one."""
     cost = policy.cycles(op for g in generics for op in g.walk())
     found: list[Interleaving] = []
     for short in axes:
         extent = generics[0].extent(short)
-        if not extent.is_const or not policy.worth_interleaving(extent.value, cost):
+        if not extent.is_const or not policy.worth_interleaving(extent.value, cost, straight_cycles):
             continue
         for along in axes:
             if along is not short:

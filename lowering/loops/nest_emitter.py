@@ -69,7 +69,7 @@ class NestEmitter:
         """Whether all of it is known to be too little work for threads."""
         lanes = self.target.lanes(4)
         work = sum(generic_cost(g) * policy.estimate(g.extents) / lanes for g in self.generics)
-        return policy.known(e for g in self.generics for e in g.extents) and work < policy.SERIAL_CYCLES
+        return policy.known(e for g in self.generics for e in g.extents) and work < self.builder.loops.serial_cycles
 
     # Row loops
 
@@ -84,7 +84,7 @@ class NestEmitter:
         builder = self.builder
         extents = [*map(self.extent, axes), *pieces]
         with ExitStack() as stack:
-            count = 0 if self.small else policy.flattened_rows(extents)
+            count = 0 if self.small else policy.flattened_rows(extents, self.builder.loops.parallel_iterations)
             indices: list[Scalar] = []
             thread = None
             if count:
@@ -116,7 +116,8 @@ class NestEmitter:
 
     def _grain(self, cycles: float, inner: Scalar) -> Scalar:
         builder = self.builder
-        return builder.maximum(1, builder.div(policy.parallel_grain(cycles), builder.maximum(1, inner)))
+        grain = policy.parallel_grain(cycles, builder.loops.grain_cycles)
+        return builder.maximum(1, builder.div(grain, builder.maximum(1, inner)))
 
     def _points(self, stage: Stage, row: Row, lanes: int) -> Points:
         """The stage's points in a row, all results having got their places."""
@@ -130,7 +131,7 @@ class NestEmitter:
         if not vectorizable(ops):
             return 1
         elements = [element_type(a.tensor) for g in generics for a in g.accesses]
-        return policy.map_lanes(ops, elements, self.target)
+        return min(policy.map_lanes(ops, elements, self.target), self.builder.loops.most_lanes)
 
     # A pointwise nest: the loops may be ordered and merged at will
 
@@ -142,7 +143,8 @@ class NestEmitter:
                 run_point(self._points(self.nest.stages[0], row, 1))
             return
         vector = axes[best_vector_axis(axes, self.generics, self.shapes, lanes)]
-        interleaving = find_interleaving(axes, self.generics, self.shapes)
+        straight = self.builder.loops.straight_cycles
+        interleaving = find_interleaving(axes, self.generics, self.shapes, straight)
         if interleaving is not None and fits(interleaving, vector, self.generics):
             self._run_interleaved(axes, interleaving, lanes)
             return
@@ -177,7 +179,7 @@ class NestEmitter:
     def _run_blocks(self, axes: list[Axis], along: Axis, turned: Turned, lanes: int) -> None:
         """Blocks of two loops, in the order that keeps a stretch of the rows that are read in the caches."""
         across = axes.pop(turned.axis)
-        size, stretch = self.extent(along), policy.BLOCK_STRETCH
+        size, stretch = self.extent(along), self.builder.loops.block_stretch
         pieces = [(size + (stretch - 1)) // stretch, (self.extent(across) + (lanes - 1)) // lanes]
         cycles = self.cost + 2 * policy.ACCESS_CYCLES
         with self._rows(axes, pieces, cycles, min(stretch, policy.estimate([size]))) as (row, (piece, block)):
@@ -198,9 +200,9 @@ class NestEmitter:
     def _chunk(self, axes: Sequence[Axis], size: Dim, lanes: int) -> int | None:
         """The pieces into which to cut the vector loop so that there is enough to do in parallel; None: uncut."""
         rows = policy.known_iterations(map(self.extent, axes))
-        if self.small or rows >= policy.PARALLEL_ITERATIONS:
+        if self.small or rows >= self.builder.loops.parallel_iterations:
             return None
-        vectors = max(1, round(policy.GRAIN_CYCLES / 4 / self.cost))
+        vectors = max(1, round(self.builder.loops.grain_cycles / 4 / self.cost))
         chunk = 1 << (vectors * lanes - 1).bit_length()
         return None if size.is_const and size.value <= chunk else chunk
 
@@ -229,7 +231,7 @@ class NestEmitter:
     def _run_columns(self) -> None:
         width = self.generics[0].extents[-1]
         lanes = self._map_lanes(self.generics)
-        tile = policy.column_tile(width, lanes)
+        tile = policy.column_tile(width, lanes, self.builder.loops.column_tile)
         pieces = (width + (tile - 1)) // tile
         cycles = self.cost * min(tile, policy.estimate([width])) / lanes
         with self._rows(self.row_axes, [pieces], cycles, self._inner_points()) as (row, [piece]):
@@ -286,7 +288,9 @@ class NestEmitter:
 
     def _tile_of(self, generic: Generic) -> int:
         """Columns that a row's scratch has room for."""
-        return policy.column_tile(generic.extents[-1], self._map_lanes(self.generics)) if self.nest.columns else 1
+        if not self.nest.columns:
+            return 1
+        return policy.column_tile(generic.extents[-1], self._map_lanes(self.generics), self.builder.loops.column_tile)
 
 
 def split(builder: LoopBuilder, index: Scalar, sizes: Sequence[Scalar]) -> list[Scalar]:

@@ -130,7 +130,7 @@ def run_columns(points: Points, space: ScratchSpace) -> None:
             open_loop(points, stack, axis)
         if not points.reductions:
             _each_column(points, lambda point: _map_column(points, point))
-        elif policy.unrolled([points.extent(a) for a in reduced], points.cost):
+        elif policy.unrolled([points.extent(a) for a in reduced], points.cost, points.builder.loops.straight_cycles):
             _each_column(points, lambda point: _add_up_at_once(points, point, reduced))
         else:
             _add_up_in_memory(points, reduced, space)
@@ -169,7 +169,7 @@ def _add_up_at_once(points: Points, point: Point, reduced: Sequence[Axis]) -> No
 def _add_up_in_memory(points: Points, reduced: Sequence[Axis], space: ScratchSpace) -> None:
     """Accumulators of all the row's columns in scratch; some reduced points are added at each visit."""
     builder, row = points.builder, points.row
-    tile = policy.column_tile(points.stage.generics[0].extents[-1], points.lanes)
+    tile = policy.column_tile(points.stage.generics[0].extents[-1], points.lanes, builder.loops.column_tile)
     sums = [space.take(builder, r.reduction.element, tile, row.thread) for r in points.reductions]
 
     def load(point: Point) -> list[SSAValue]:
@@ -204,7 +204,7 @@ def _add_up_in_memory(points: Points, reduced: Sequence[Axis], space: ScratchSpa
     with ExitStack() as stack:
         for axis in reduced[:-1]:
             open_loop(points, stack, axis)
-        _in_groups(points, reduced[-1], policy.column_rows(points.cost), add)
+        _in_groups(points, reduced[-1], policy.column_rows(points.cost, builder.loops.straight_cycles), add)
     _each_column(points, finish)
 
 

@@ -15,6 +15,7 @@ from xdsl.ir import Attribute, Block, Operation, SSAValue
 from ...dialects import dims, onnx
 from ...dialects.dims import ShapeAttr, dims_of
 from ...semantics.known import constant_value
+from ..choices import SCHEDULE
 from .arithmetic import ARITHMETIC
 from .casts import CASTS
 from .custom import CUSTOM, attach_bodies
@@ -160,6 +161,8 @@ def _build(kernel: func.FuncOp, reader: Reader, extra: Sequence[Node]) -> func.F
     emitter = Emitter(block, origin=origin if len(origin) else None)
     result = emit_function(kernel.sym_name.data, types, Plan(reader.results, extra), emitter)
     result.attributes["kernel.arg_dims"] = ArrayAttr([ShapeAttr(leaf.dims) for leaf in leaves])
+    if (given := kernel.attributes.get(SCHEDULE)) is not None:
+        result.attributes[SCHEDULE] = given
     return result
 
 

@@ -140,11 +140,11 @@ def test_policies_depend_on_sizes_and_target() -> None:
     assert policy.reduction_lanes(F32, AVX512) == 2 * policy.reduction_lanes(F32, AVX2) == 16
     assert policy.reduction_lanes(I8, AVX512) == 16
     sizes: list[Dim] = [as_dim(n) for n in (2, 16, 100, 1000)]
-    assert policy.flattened_rows(sizes) == 3
-    assert policy.flattened_rows([as_dim("d0"), *sizes[2:]]) == 2
-    assert policy.flattened_rows([as_dim("d0")]) == 1
+    assert policy.flattened_rows(sizes, 64) == 3
+    assert policy.flattened_rows([as_dim("d0"), *sizes[2:]], 64) == 2
+    assert policy.flattened_rows([as_dim("d0")], 64) == 1
     for width in (1, 16, 100, 5000, 100_000):
-        tile = policy.column_tile(as_dim(width), 16)
+        tile = policy.column_tile(as_dim(width), 16, 1024)
         assert tile % 16 == 0 and min(width, 256) <= tile <= max(1024, width)
     assert policy.parallel_grain(1e9) == 1
 

@@ -1,0 +1,124 @@
+"""Policy of the matmul template: register tile, panels, and the blocks around them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ...dialects.dims import Dim
+from ...dialects.target import Target
+from ..choices import GRAIN_CYCLES, ORDER, VECTOR_WIDTH, Choices, Given, given_number
+from .register_tile import Products, RegisterTile, largest_rows
+
+FEW_ROWS = 4
+"""Up to so many rows, a is read where it is, and several panels share each step to have enough sums in flight."""
+PREFETCH_CYCLES = 400
+"""How far ahead packed columns are asked for: what memory behind L2 takes to answer."""
+MOST_VECTORS = 6
+"""The widest panel."""
+
+
+@dataclass(frozen=True)
+class Plan(Choices):
+    """The sizes of one product: tiles, and the blocks around them.
+
+    `rows`, `vectors`: the register tile, in one panel of `vectors * lanes` columns.
+    `panels`: so many panels are one group, computed together.
+    `tail_rows`: the height of the tiles for what is left below the last whole tile (0: the last tile is padded).
+    `depth_block`: steps of a K block.
+    `row_block`: rows that are packed at once, whole tiles.
+    `steps_ahead`: how many steps ahead packed columns are asked for (0: not).
+    """
+
+    rows: int
+    vectors: int
+    panels: int
+    tail_rows: int
+    depth_block: int
+    row_block: int
+    steps_ahead: int
+    lanes: int
+
+    FIXED = {"depth_block": ORDER, "lanes": VECTOR_WIDTH}
+
+    @property
+    def tile(self) -> RegisterTile:
+        return RegisterTile(self.rows, self.vectors * self.panels, self.lanes)
+
+    @property
+    def panel(self) -> int:
+        return self.vectors * self.lanes
+
+    def tail_tile(self) -> RegisterTile:
+        return RegisterTile(self.tail_rows, self.vectors * self.panels, self.lanes)
+
+
+def depth_block(target: Target) -> int:
+    """K steps to a block: a panel of two vectors takes L1 once.  The same for all shapes (see the module)."""
+    return max(64, target.l1 // (2 * target.vector_bytes) // 64 * 64)
+
+
+NOTHING: Given = {}
+
+
+def choose(
+    products: Products,
+    rows: Dim,
+    columns: Dim,
+    target: Target,
+    panel: int | None = None,
+    packs: bool = False,
+    given: Given = NOTHING,
+) -> Plan:
+    """The sizes for a product of `rows` by `columns`; `panel` is given where b is packed already.
+
+    With `packs` all operands are packed in any case.  What is in `given` is taken where it can be.
+    """
+    lanes = target.lanes(products.bytes)
+    # an integer product needs a register before it is added
+    registers = target.vector_registers - (0 if products.fused else 1)
+    vectors = panel // lanes if panel else panel_columns(products, columns, target, given) // lanes
+    most = 1 if target.plain else largest_rows(registers, vectors)
+    if panel is None and not packs and rows.is_const and "vectors" not in given and not target.plain:
+        highest = largest_rows(registers, 1)
+        if most < rows.value <= highest and given_number(given, "rows", highest) > most:
+            # one tile high: b is read once, where it is
+            vectors, most = 1, highest
+    height, tail, panels = most, 0, 1
+    if packs and most > lanes:
+        height -= most % lanes  # rows are packed by whole vectors, which must not reach into the next step
+    if not rows.is_const:
+        tail = min(FEW_ROWS, height)
+    elif rows.value <= min(FEW_ROWS, most):
+        height = max(1, rows.value)
+    else:
+        height = -(-rows.value // -(-rows.value // height))
+    wanted = given_number(given, "rows", height, 1)
+    if wanted <= min(most, rows.value if rows.is_const else most) and not (packs and wanted > lanes and wanted % lanes):
+        height = wanted
+    if rows.is_const and rows.value <= min(FEW_ROWS, most):
+        wide = (1,) if target.plain else (4, 3, 2, 1)
+        panels = next(p for p in wide if RegisterTile(height, p * vectors, lanes).registers <= registers)
+    wanted = given_number(given, "panels", panels, 1)
+    if RegisterTile(height, wanted * vectors, lanes).registers <= registers:
+        panels = wanted
+    if tail:
+        wanted = given_number(given, "tail_rows", tail, 1)
+        tail = wanted if wanted <= height else min(tail, height)
+    depth = depth_block(target)
+    limit = max(1, target.l2 * 2 // 5 // (depth * products.bytes) // height) * height
+    block = given_number(given, "row_block", limit, 1)
+    # panels follow one another, so what is ahead is the next panel
+    ahead = max(8, 2 * PREFETCH_CYCLES // (height * vectors * panels))
+    grain = given_number(given, "grain_cycles", GRAIN_CYCLES, 1)
+    return Plan(
+        height, vectors, panels, tail, depth, block if block % height == 0 else limit,
+        given_number(given, "steps_ahead", ahead), lanes, grain_cycles=grain,
+    )  # fmt: skip
+
+
+def panel_columns(products: Products, columns: Dim, target: Target, given: Given = NOTHING) -> int:
+    """The width of b's panels: two vectors, or one where that holds all columns; `given` may have `vectors`."""
+    lanes = target.lanes(products.bytes)
+    usual = 1 if target.plain or (columns.is_const and columns.value <= lanes) else 2
+    vectors = given_number(given, "vectors", usual, 1)
+    return lanes * (vectors if vectors <= MOST_VECTORS else usual)
