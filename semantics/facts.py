@@ -169,8 +169,12 @@ class Facts:
         """d >= 0, for d in internal symbols."""
         if lower_bound(d, self._ranges) >= 0:
             return
-        if upper_bound(d, self._ranges) < 0:
+        most = upper_bound(d, self._ranges)
+        if most < 0:
             raise Contradiction(f"{text} cannot hold")
+        if most == 0:
+            self._assume_zero(d, text)
+            return
         linear = list(_linear_symbols(d))
         if len(d.symbols) == 1 and linear:
             self._bound_linear(linear[0].name, d)

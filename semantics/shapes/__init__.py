@@ -27,6 +27,7 @@ from . import (
     values,
     windows,
 )
+from .computed import computed_types
 from .context import Context, Guard, Names, RankUnknown, Scope, ShapeError, Types, elements_of, symbols_for
 
 RULES: dict[type[Operation], Callable[[Context], Types]] = {
@@ -61,7 +62,7 @@ def result_types(c: Context) -> list[Attribute | None]:
     rule = rule_of(c.op, c.scope.operators)
     assert rule is not None
     try:
-        return list(rule(c))
+        return computed_types(c, list(rule(c)))
     except RankUnknown:
         return [None if r is None else _unranked(c, at) for at, r in enumerate(c.results)]
 

@@ -16,8 +16,10 @@ from ...dialects import onnx
 from ...dialects.dims import Dim
 from ...dialects.dims.expression import as_dim
 from ...dialects.onnx.types import STRING, OptionalType, SequenceType, UnknownType
-from .context import Context, Rules, ShapeError, Types
+from .context import Context, Item, Rules, ShapeError, Types
+from .elements import as_integers
 from .elementwise import element_of_code
+from .movement import concatenated
 
 ANY = Dim.symbol("_")
 """The size inside a container that differs from element to element."""
@@ -70,32 +72,81 @@ def _element(c: Context, index: int) -> Attribute:
     return type_.element
 
 
+def keep_items(c: Context, items: Sequence[Item] | None) -> None:
+    """Remembers the items of the sequence that an operation gives, where all are known."""
+    result = c.results[0]
+    assert result is not None
+    if items is None or len(items) > MAX_ITEMS:
+        c.scope.sequences.pop(result, None)
+    else:
+        c.scope.sequences[result] = tuple(items)
+
+
+def items_of(c: Context, index: int = 0) -> list[Item] | None:
+    found = c.scope.sequences.get(c.need(index))
+    return None if found is None else list(found)
+
+
+def item_of(c: Context, index: int) -> Item:
+    return Item(c.type_of(index), c.elements(index))
+
+
+def position_of(c: Context, index: int, count: int, default: int) -> int | None:
+    """A position in a sequence, counted from the end where negative; None where it is not known."""
+    if not c.has(index):
+        return default
+    elements = c.elements(index)
+    numbers = None if elements is None else as_integers(elements)
+    if not numbers or not numbers[0].is_const:
+        return None
+    found = numbers[0].value
+    found = found + count if found < 0 else found
+    if not 0 <= found <= default:
+        raise ShapeError(f"position {found} in a sequence of {count}")
+    return found
+
+
+def known_item(c: Context) -> Item | None:
+    """The item that SequenceAt takes, where the sequence and the position are known."""
+    items = items_of(c)
+    at = None if items is None else position_of(c, 1, len(items), len(items) - 1)
+    return None if items is None or at is None else items[at]
+
+
 def sequence_construct(c: Context) -> Types:
     element: Attribute = c.type_of(0)
     for i in range(1, len(c.operands)):
         element = merged(element, c.type_of(i))
+    keep_items(c, [item_of(c, i) for i in range(len(c.operands))])
     return [SequenceType(element)]
 
 
 def sequence_empty(c: Context) -> Types:
     code = c.attr("dtype")
+    keep_items(c, [])
     return [SequenceType(UnrankedTensorType(element_of_code(1 if code is None else code)))]
 
 
 def sequence_insert(c: Context) -> Types:
     element = _element(c, 0)
-    owner = c.need(0).owner
-    if isinstance(owner, onnx.SequenceEmptyOp):  # nothing was in it
+    items = items_of(c)
+    at = None if items is None else position_of(c, 2, len(items), len(items))
+    keep_items(c, None if items is None or at is None else [*items[:at], item_of(c, 1), *items[at:]])
+    if items == []:  # nothing was in it
         return [SequenceType(c.type_of(1))]
     return [SequenceType(merged(element, c.type_of(1)))]
 
 
-def same_sequence(c: Context) -> Types:
+def sequence_erase(c: Context) -> Types:
+    items = items_of(c)
+    at = None if items is None else position_of(c, 1, len(items), len(items) - 1)
+    keep_items(c, None if items is None or at is None else [*items[:at], *items[at + 1 :]])
     return [c.type_of(0)]
 
 
 def sequence_at(c: Context) -> Types:
-    return [taken(c, _element(c, 0))]
+    item = known_item(c)
+    return [taken(c, _element(c, 0)) if item is None else taken(c, item.type)]
 
 
 def sequence_length(c: Context) -> Types:
@@ -103,30 +154,65 @@ def sequence_length(c: Context) -> Types:
 
 
 def split_to_sequence(c: Context) -> Types:
+    """Parts of one size where `split` is a scalar, the last perhaps smaller; of size 1 where there is none."""
     x = list(c.dims(0))
     axis = c.axis(c.attr("axis"), len(x))
-    if not c.has(1):
-        if c.attr("keepdims"):
-            x[axis] = as_dim(1)
-        else:
-            del x[axis]
-        return [SequenceType(c.like(0, x))]
-    sizes = c.ints(1)
-    equal = sizes is not None and len(set(sizes)) == 1
-    if equal and sizes is not None and c.rank(1) == 0:  # equal parts, where the size divides
-        equal = (
-            bool(c.scope.facts.prove_divides(sizes[0], x[axis])) if not sizes[0].is_const or sizes[0].value else False
-        )
-    x[axis] = sizes[0] if equal and sizes is not None else ANY
+    size = x[axis]
+    if not c.has(1) and not c.attr("keepdims"):
+        part = c.like(0, [*x[:axis], *x[axis + 1 :]])
+        keep_items(c, [Item(part)] * size.value if size.is_const and size.value <= MAX_ITEMS else None)
+        return [SequenceType(part)]
+    sizes = _split_sizes(c, size)
+    keep_items(c, None if sizes is None else [Item(c.like(0, [*x[:axis], s, *x[axis + 1 :]])) for s in sizes])
+    same = sizes is not None and len(set(sizes)) == 1
+    x[axis] = sizes[0] if same and sizes is not None else _part_size(c, size) or ANY
     return [SequenceType(c.like(0, x))]
+
+
+def _part_size(c: Context, size: Dim) -> Dim | None:
+    """The size that all parts have, where their number need not be known."""
+    if not c.has(1):
+        return as_dim(1)
+    part = c.ints(1)
+    if c.rank(1) or part is None or (part[0].is_const and not part[0].value):
+        return None
+    return part[0] if c.scope.facts.prove_divides(part[0], size) else None
+
+
+def _split_sizes(c: Context, size: Dim) -> list[Dim] | None:
+    """The sizes of the parts; None where their number is not known, or large."""
+    given = c.ints(1) if c.has(1) else (as_dim(1),)
+    if given is None:
+        return None
+    if c.has(1) and c.rank(1):
+        return list(given)
+    part = given[0]
+    if not size.is_const or not part.is_const or part.value < 1 or size.value > MAX_ITEMS * part.value:
+        return None
+    whole, rest = divmod(size.value, part.value)
+    return [part] * whole + ([as_dim(rest)] if rest else [])
+
+
+MAX_ITEMS = 64
+"""Sequences of more items are not followed one by one."""
 
 
 def concat_from_sequence(c: Context) -> Types:
     element = _element(c, 0)
+    items = items_of(c)
+    new = bool(c.attr("new_axis"))
+    shapes = [container_dims(i.type) for i in items or () if isinstance(i.type, TensorType)]
+    if items and len(shapes) == len(items):
+        rank = len(shapes[0]) + new
+        if any(len(s) != len(shapes[0]) for s in shapes):
+            raise ShapeError("items of different rank")
+        if new:
+            axis = c.axis(c.attr("axis"), rank)
+            shapes = [(*s[:axis], as_dim(1), *s[axis:]) for s in shapes]
+        return [dims_dialect.tensor_type(_item_element(items[0].type), concatenated(c, shapes, c.attr("axis")))]
     if not isinstance(element, TensorType):
         return [element]
     dims = container_dims(element)
-    new = bool(c.attr("new_axis"))
     rank = len(dims) + new
     axis = c.axis(c.attr("axis"), rank)
     out: list[Dim] = []
@@ -135,6 +221,11 @@ def concat_from_sequence(c: Context) -> Types:
         d = ANY if new and a == axis else next(rest)
         out.append(c.fresh(0, a) if a == axis or d is ANY else d)
     return [dims_dialect.tensor_type(element.element_type, out)]
+
+
+def _item_element(type_: Attribute) -> Attribute:
+    assert isinstance(type_, TensorType)
+    return type_.element_type
 
 
 def optional(c: Context) -> Types:
@@ -215,7 +306,7 @@ RULES: Rules = {
     onnx.SequenceConstructOp: sequence_construct,
     onnx.SequenceEmptyOp: sequence_empty,
     onnx.SequenceInsertOp: sequence_insert,
-    onnx.SequenceEraseOp: same_sequence,
+    onnx.SequenceEraseOp: sequence_erase,
     onnx.SequenceAtOp: sequence_at,
     onnx.SequenceLengthOp: sequence_length,
     onnx.SplitToSequenceOp: split_to_sequence,

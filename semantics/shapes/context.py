@@ -97,6 +97,14 @@ class Names:
             self.owners[str(symbol)] = self.bound_owners[str(symbol)] = value
 
 
+@dataclass(frozen=True)
+class Item:
+    """What is known of one item of a sequence whose items are known one by one."""
+
+    type: Attribute
+    elements: Elements | None = None
+
+
 @dataclass
 class Scope:
     """State of inference where an operation stands: what is known of values and dims there."""
@@ -106,10 +114,11 @@ class Scope:
     weights: WeightStore | None = None
     operators: Operators = field(default_factory=dict[tuple[str, str], CustomOperator])
     values: dict[SSAValue, Elements] = field(default_factory=dict[SSAValue, Elements])
+    sequences: dict[SSAValue, tuple[Item, ...]] = field(default_factory=dict[SSAValue, "tuple[Item, ...]"])
 
     def inner(self) -> Scope:
         """The scope of a region: what becomes known inside does not hold outside."""
-        return Scope(self.names, self.facts.copy(), self.weights, self.operators, self.values)
+        return Scope(self.names, self.facts.copy(), self.weights, self.operators, self.values, self.sequences)
 
 
 class Context:

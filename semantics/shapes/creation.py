@@ -12,6 +12,7 @@ from ...dialects.onnx.types import STRING, SparseAttr, WeightAttr, element_of_dt
 from .context import Context, Rules, ShapeError, Types, static_shape
 from .elements import Element, Ratio, row_major
 from .elementwise import FLOAT, element_of_code
+from .limits import holds_limits
 
 
 def attribute_type(c: Context, value: Attribute) -> Attribute | None:
@@ -129,7 +130,7 @@ def range_length(c: Context) -> Dim | None:
     elements = [c.elements(i) for i in range(3)]
     if any(e is None or e.size != 1 for e in elements):
         return None
-    return _float_range([row_major(e)[0] for e in elements if e is not None])
+    return _float_range(c, [row_major(e)[0] for e in elements if e is not None])
 
 
 def _ceil_quotient(span: Dim, delta: Dim) -> Dim:
@@ -140,7 +141,7 @@ def _ceil_quotient(span: Dim, delta: Dim) -> Dim:
     return dim_max(-((-span) // delta), 0)
 
 
-def _float_range(values: list[Element]) -> Dim | None:
+def _float_range(c: Context, values: list[Element]) -> Dim | None:
     if not all(isinstance(v, Ratio) for v in values):
         return None
     start, limit, delta = (v for v in values if isinstance(v, Ratio))
@@ -153,6 +154,8 @@ def _float_range(values: list[Element]) -> Dim | None:
 
         return as_dim(max(ceil((b - a) / d), 0))
     if not (start.exact and limit.exact and delta.exact and delta.constant):
+        return None
+    if not holds_limits(c, (*start.limits, *limit.limits)):
         return None
     common = start.denominator * limit.denominator * delta.denominator
     span = limit.numerator * (common // limit.denominator) - start.numerator * (common // start.denominator)

@@ -11,6 +11,7 @@ from ...dialects import onnx
 from ...dialects.dims.expression import ONE, ZERO, Dim, as_dim, common_factor, dim_max, dim_min
 from ..chosen_axes import is_chosen, with_one, without_one
 from .context import Context, Rules, ShapeError, Types, attribute_ints, static_shape
+from .elements import as_integers
 
 
 def identity_dims(c: Context) -> Types:
@@ -329,20 +330,23 @@ def slice_length(c: Context, size: Dim, start: Dim, end: Dim, step: Dim) -> Dim 
     k = step.value
     if k == 0:
         raise ShapeError("a step of 0 in Slice")
-    if k > 0:
-        low, high = _clamped(c, start, size, 0, size), _clamped(c, end, size, 0, size)
-        return dim_max(high - low + (k - 1), 0) // k
-    low, high = _clamped(c, end, size, -1, size - 1), _clamped(c, start, size, 0, size - 1)
-    return dim_max(high - low + (-k - 1), 0) // -k
+    low, high = (start, end) if k > 0 else (end, start)
+    low, high = _from_the_front(c, low, size, k), _from_the_front(c, high, size, k)
+    if (
+        k > 0
+    ):  # a start past the end gives nothing, as does an end before the start: they need not be brought into range
+        return dim_max(dim_min(high, size) - dim_max(low, 0) + (k - 1), 0) // k
+    high = dim_min(dim_max(high, 0), size - 1)
+    return dim_max(high - dim_max(low, -1) + (-k - 1), 0) // -k
 
 
-def _clamped(c: Context, position: Dim, size: Dim, least: int, most: Dim) -> Dim:
-    """A position as ONNX reads it: counted from the end where negative, then brought into [least, most]."""
+def _from_the_front(c: Context, position: Dim, size: Dim, step: int) -> Dim:
+    """A position as ONNX reads it: counted from the end where negative."""
     facts = c.scope.facts
-    if position is not size - 1 and not facts.prove_le(0, position):  # size - 1 is negative only where it stays -1
-        negative = ONE if facts.prove_le(position, -1) else dim_min(dim_max(-position, 0), 1)
-        position = position + size * negative
-    return dim_min(dim_max(position, least), most)
+    if facts.prove_le(0, position) or (step < 0 and position is size - 1):  # that is negative only where it stays -1
+        return position
+    negative = ONE if facts.prove_le(position, -1) else dim_min(dim_max(-position, 0), 1)
+    return position + size * negative
 
 
 def pad(c: Context) -> Types:
@@ -473,13 +477,24 @@ def tensor_scatter(c: Context) -> Types:
 
 
 def compress(c: Context) -> Types:
+    """Conditions may be fewer than there are elements; those past the end do not count."""
     axis = c.attr("axis")
-    if axis is None:
-        return [c.like(0, [c.fresh(0, 0)])]
-    x = list(c.dims(0))
-    axis = c.axis(axis, len(x))
-    x[axis] = c.fresh(0, axis)
+    x = [c.count(c.dims(0))] if axis is None else list(c.dims(0))
+    axis = 0 if axis is None else c.axis(axis, len(x))
+    taken = compressed_positions(c, x[axis])
+    x[axis] = c.fresh(0, axis) if taken is None else as_dim(len(taken))
     return [c.like(0, x)]
+
+
+def compressed_positions(c: Context, size: Dim) -> list[int] | None:
+    """The positions that Compress takes of an axis of this size, where the conditions are known."""
+    numbers = None if (elements := c.elements(1)) is None else as_integers(elements)
+    if numbers is None or not all(n.is_const for n in numbers):
+        return None
+    taken = [at for at, n in enumerate(numbers) if n.value]
+    if size.is_const:
+        return [at for at in taken if at < size.value]
+    return taken if not taken or c.scope.facts.prove_le(taken[-1] + 1, size) else None
 
 
 def one_hot(c: Context) -> Types:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 from xdsl.dialects.builtin import UnrankedTensorType, i64
 
 from ...dialects import onnx
@@ -64,7 +65,22 @@ def top_k(c: Context) -> Types:
 
 
 def non_zero(c: Context) -> Types:
+    """All elements count where they are one value that is not 0, or known not to be."""
+    fill = _fill_of(c, 0)
+    if fill is not None:
+        return [c.tensor(i64, [c.rank(0), c.count(c.dims(0)) if fill else 0])]
     return [c.tensor(i64, [c.rank(0), c.fresh(0, 1)])]
+
+
+def _fill_of(c: Context, index: int) -> bool | None:
+    """Whether a tensor of one repeated value, as ConstantOfShape makes it, is not zero."""
+    owner = c.need(index).owner
+    while isinstance(owner, onnx.CastOp | onnx.IdentityOp | onnx.ReshapeOp | onnx.UnsqueezeOp | onnx.SqueezeOp):
+        owner = owner.operands[0].owner
+    if not isinstance(owner, onnx.ConstantOfShapeOp):
+        return None
+    value = onnx.attr(owner, "value")
+    return False if value is None else bool(np.asarray(value).ravel()[0])
 
 
 def unique(c: Context) -> Types:

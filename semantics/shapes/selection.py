@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...dialects.dims.expression import ONE, Dim, dim_max, dim_min
-from ..facts import Contradiction, Facts
+from ..facts import Contradiction, Facts, simplified
 from .elements import Truth
 
 _MAX_TERMS = 12
@@ -33,20 +33,20 @@ def chosen(facts: Facts, truth: Truth, x: Dim, y: Dim) -> Dim | None:
     one = indicator(truth)
     if one is None:
         return None
-    either = _extremum_of(facts, truth, x, y)
-    if either is not None:
-        return either
-    out = y + (x - y) * one
-    return out if len(out.terms) <= _MAX_TERMS else None
-
-
-def _extremum_of(facts: Facts, truth: Truth, x: Dim, y: Dim) -> Dim | None:
     sides = {value: facts.copy() for value in (True, False)}
     for value, known in sides.items():
         try:
             known.assume(truth.condition(value))
         except Contradiction:
-            return x if not value else y
+            return y if value else x
+    x, y = simplified(x, sides[True]), simplified(y, sides[False])
+    found = _extremum_of(sides, x, y)
+    if found is None:
+        found = y + (x - y) * one
+    return found if len(found.terms) <= _MAX_TERMS else None
+
+
+def _extremum_of(sides: dict[bool, Facts], x: Dim, y: Dim) -> Dim | None:
     if sides[True].prove_eq(x, y):
         return y
     if sides[False].prove_eq(x, y):

@@ -17,12 +17,24 @@ from xdsl.dialects.builtin import IntegerType
 from xdsl.ir import Attribute, Operation
 
 from ...dialects import onnx
-from ...dialects.dims.expression import ONE, ZERO, Dim, as_dim, dim_max, dim_min
+from ...dialects.dims.expression import ONE, ZERO, Dim, as_dim, common_factor, dim_max, dim_min
 from ...dialects.onnx.types import ELEMENT_TYPES, numpy_dtype
-from .context import Context, Guard
-from .elements import MANTISSA, Element, Elements, Ratio, Truth, filled, is_integer, ratio_of_float, row_major
+from .context import Context
+from .elements import (
+    MANTISSA,
+    Element,
+    Elements,
+    Ratio,
+    Truth,
+    filled,
+    integer_range,
+    is_integer,
+    ratio_of_float,
+    row_major,
+)
+from .limits import holds_limits
 from .selection import chosen, indicator, truth_of
-from .value_rule import Known, is_data, numbers_of, result_element, result_shape, small_result, zero_of
+from .value_rule import Known, numbers_of, result_element, result_shape, small_result, zero_of
 
 _MAX_NUMERATOR = 256  # factors above it leave too few sizes exact to be worth a guard
 
@@ -121,11 +133,29 @@ def divide(c: Context, a: Any, b: Any) -> Element:
     if isinstance(a, Dim):
         return divided(c, a, b)
     by = b.constant
+    if by is None and (quotient := _same_sizes(c, a, b)) is not None:
+        return quotient
     if not (a.exact and b.exact) or not by or _large(b) or b.denominator > _MAX_NUMERATOR:
         return None
     denominator = a.denominator * by.numerator
     exact = not (abs(denominator) & (abs(denominator) - 1))
     return ratio(c, a.numerator * by.denominator, denominator, a, exact=exact)
+
+
+def _same_sizes(c: Context, a: Ratio, b: Ratio) -> Element:
+    """A quotient of sizes that is a number wherever it has a value: `2*N / N`."""
+    if not (a.exact and b.exact):
+        return None
+    common = common_factor(a.numerator, b.numerator)
+    over, under = a.numerator.divide_exactly(common), b.numerator.divide_exactly(common)
+    if over is None or under is None or not (over.is_const and under.is_const and under.value):
+        return None
+    found = _in_float(c, np.divide, Fraction(over.value * b.denominator), Fraction(a.denominator * under.value))
+    return (
+        None
+        if not isinstance(found, Ratio)
+        else Ratio(found.numerator, found.denominator, True, (*a.limits, *b.limits))
+    )
 
 
 def divided(c: Context, a: Dim, b: Dim) -> Dim | None:
@@ -208,12 +238,17 @@ def ceil(c: Context, a: Any) -> Element:
 
 
 def round_(c: Context, a: Any) -> Element:
-    """Half to even: plain where the value is an integer, or a number."""
-    if not isinstance(a, Ratio) or not a.exact:
+    """To the nearest, from a half to the even one: up where the integer below is odd."""
+    if not isinstance(a, Ratio):
         return None
-    if a.denominator == 1:
+    n, d = a.numerator, a.denominator
+    if d == 1:
         return a
-    return Ratio(as_dim(round(a.constant))) if a.constant is not None else None
+    limits = a.limits
+    if not a.exact:  # past half of what the type holds, rounding of the quotient itself may reach a half
+        limits = (*limits, (n, 2 ** MANTISSA.get(type(c.element(0)), 0) // 2))
+    half = (n * 2 + d) // (2 * d) if d % 2 else (n + (d // 2 - 1) + (n // d) % 2) // d
+    return Ratio(half, 1, True, limits)
 
 
 def square_root(c: Context, a: Any) -> Element:
@@ -383,13 +418,40 @@ def reduced(function: Callable[[Dim, Dim], Dim], start: Dim | None) -> Callable[
     return rule
 
 
-def cumulative_sum(c: Context) -> Known:
-    x, axis = c.elements(0), numbers_of(c.elements(1))
-    if x is None or axis is None or not all(isinstance(e, Dim) for e in x.reshape(-1)):
+def cumulative(function: Callable[[Dim, Dim], Dim], start: Dim) -> Callable[[Context], Known]:
+    """Sums or products along an axis; exclusive ones leave each element itself out, reverse ones go from the end."""
+
+    def rule(c: Context) -> Known:
+        x, axis = c.elements(0), numbers_of(c.elements(1))
+        if x is None or axis is None or not all(isinstance(e, Dim) for e in x.reshape(-1)):
+            return None
+        rows = np.moveaxis(x, axis[0], 0)
+        if c.attr("reverse"):
+            rows = rows[::-1]
+        out = np.empty(rows.shape, object)
+        total: Elements = np.full(rows.shape[1:], start, object)
+        for at in range(len(rows)):
+            pairs = zip(total.reshape(-1), rows[at : at + 1].reshape(-1))
+            after = filled(total.shape, [function(a, b) for a, b in pairs])
+            out[at, ...] = total if c.attr("exclusive") else after
+            total = after
+        if c.attr("reverse"):
+            out = out[::-1]
+        return [np.moveaxis(out, 0, axis[0])]
+
+    return rule
+
+
+def shifted(c: Context, a: Any, b: Any) -> Element:
+    """A shift by a number; to the left it may lose bits, which a size does not."""
+    if not isinstance(a, Dim) or not isinstance(b, Dim) or not b.is_const or not 0 <= b.value < 64:
         return None
-    if c.attr("exclusive") or c.attr("reverse"):
-        return None
-    return [np.cumsum(x, axis[0]).astype(object)]
+    if c.attr("direction") == "RIGHT":
+        return a // 2**b.value
+    moved = a * 2**b.value
+    low, high = integer_range(c.element(0))
+    facts = c.scope.facts
+    return moved if facts.prove_le(low, moved) and facts.prove_le(moved, high) else None
 
 
 # --- casts ------------------------------------------------------------------------------------------------------------
@@ -431,26 +493,11 @@ def _to_bool(c: Context, e: Dim) -> Element:
 
 def _truncated(c: Context, e: Ratio, to: Attribute) -> Element:
     """A float as an integer, rounded to zero; here what it rests on is stated."""
-    if to == IntegerType(1) or not _holds_limits(c, e):
+    if to == IntegerType(1) or not holds_limits(c, e.limits):
         return None
     if e.denominator == 1:
         return e.numerator
     return _toward_zero(c, e.numerator, as_dim(e.denominator))
-
-
-def _holds_limits(c: Context, e: Ratio) -> bool:
-    """States that the float arithmetic behind a value was exact; False where that is too much to ask."""
-    wanted: list[Guard] = []
-    for d, most in e.limits:
-        for low, high in ((d, as_dim(most)), (as_dim(-most), d)):
-            proof = c.scope.facts.prove_le(low, high)
-            if proof.answer is True:
-                continue
-            if proof.answer is False or most < 2**24 or is_data(c, d):
-                return False
-            wanted.append(Guard(f"{low} <= {high}", "a size in floating point is exact"))
-    c.guards.extend(g for g in wanted if g not in c.guards)
-    return True
 
 
 RULES: Mapping[type[Operation], Callable[[Context], Known]] = {
@@ -487,7 +534,9 @@ RULES: Mapping[type[Operation], Callable[[Context], Known]] = {
     onnx.ReduceProdOp: reduced(lambda a, b: a * b, ONE),
     onnx.ReduceMaxOp: reduced(dim_max, None),
     onnx.ReduceMinOp: reduced(dim_min, None),
-    onnx.CumSumOp: cumulative_sum,
+    onnx.CumSumOp: cumulative(lambda a, b: a + b, ZERO),
+    onnx.CumProdOp: cumulative(lambda a, b: a * b, ONE),
+    onnx.BitShiftOp: elementwise(shifted),
     onnx.CastOp: cast,
     onnx.CastLikeOp: cast,
 }

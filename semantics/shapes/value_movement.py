@@ -9,9 +9,12 @@ from xdsl.ir import Operation
 
 from ...dialects import onnx
 from ...dialects.dims.expression import ONE, ZERO, Dim, as_dim
+from ...dialects.onnx.types import OptionalType
+from .containers import known_item
 from .context import Context, static_shape
 from .creation import shape_bounds
 from .elements import Element, Elements, Ratio, elements_of_array, filled, is_integer, row_major
+from .movement import compressed_positions
 from .value_rule import Known, numbers_of, result_element, result_shape, small_result, zero_of
 
 
@@ -75,6 +78,16 @@ def gathered_nd(c: Context) -> Known:
     at = np.array(numbers, np.int64).reshape(indices.shape)
     found = x[tuple(np.moveaxis(at, -1, 0))]
     return [np.asarray(found, object)]
+
+
+def compressed(c: Context) -> Known:
+    x = c.elements(0)
+    if x is None:
+        return None
+    axis = c.attr("axis")
+    x, axis = (x.reshape(-1), 0) if axis is None else (x, c.axis(axis, x.ndim))
+    taken = compressed_positions(c, as_dim(x.shape[axis]))
+    return None if taken is None else [x.take(taken, axis)]
 
 
 def scattered_nd(c: Context) -> Known:
@@ -182,10 +195,21 @@ def size(c: Context) -> Known:
 
 
 def sequence_length(c: Context) -> Known:
-    owner = c.need(0).owner
-    if isinstance(owner, onnx.SequenceConstructOp):
-        return [filled((), [as_dim(len(owner.operands))])]
-    return None
+    items = c.scope.sequences.get(c.need(0))
+    return None if items is None else [filled((), [as_dim(len(items))])]
+
+
+def sequence_item(c: Context) -> Known:
+    item = known_item(c)
+    return None if item is None else [item.elements]
+
+
+def has_element(c: Context) -> Known:
+    """An optional that was made of a value has one."""
+    owner = c.need(0).owner if c.has(0) else None
+    if isinstance(owner, onnx.OptionalOp):
+        return [filled((), [ONE if owner.operands else ZERO])]
+    return None if c.has(0) and isinstance(c.type_of(0), OptionalType) else [filled((), [ONE if c.has(0) else ZERO])]
 
 
 def constant_of_shape(c: Context) -> Known:
@@ -230,6 +254,7 @@ RULES: Mapping[type[Operation], Callable[[Context], Known]] = {
     onnx.GatherOp: gathered,
     onnx.GatherElementsOp: gathered_elements,
     onnx.GatherNDOp: gathered_nd,
+    onnx.CompressOp: compressed,
     onnx.ScatterNDOp: scattered_nd,
     onnx.ScatterElementsOp: scattered_elements,
     onnx.SliceOp: sliced,
@@ -240,6 +265,8 @@ RULES: Mapping[type[Operation], Callable[[Context], Known]] = {
     onnx.ShapeOp: shape,
     onnx.SizeOp: size,
     onnx.SequenceLengthOp: sequence_length,
+    onnx.SequenceAtOp: sequence_item,
+    onnx.OptionalHasElementOp: has_element,
     onnx.ConstantOfShapeOp: constant_of_shape,
     onnx.RangeOp: range_,
     onnx.EyeLikeOp: eye_like,

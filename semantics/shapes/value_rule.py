@@ -46,7 +46,3 @@ def result_element(c: Context) -> Attribute:
     type_ = result.type
     assert isinstance(type_, dims_dialect.TensorType)
     return type_.element_type
-
-
-def is_data(c: Context, d: Dim) -> bool:
-    return any(name in c.scope.names.bound_owners for name in d.symbols)

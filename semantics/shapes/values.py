@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from math import prod
 from typing import Any
 
+import numpy as np
 from xdsl.dialects.builtin import IntegerType
-from xdsl.ir import Attribute, Operation
+from xdsl.ir import Attribute, Operation, SSAValue
 
 from ...dialects.dims.expression import Dim
 from ...dialects.dims.interval import SIZE_LIMIT
 from ...dialects.onnx.types import ELEMENT_TYPES
 from . import value_arithmetic, value_movement
-from .context import Context, Guard, RankUnknown, symbols_for
-from .elements import MAX_ELEMENTS, Element, Elements, filled, integer_range, is_integer, row_major
-from .value_rule import Known, is_data
+from .computed import Array, computed_results
+from .context import Context, Guard, RankUnknown, static_shape, symbols_for
+from .elements import MAX_ELEMENTS, Element, Elements, elements_of_array, filled, integer_range, is_integer, row_major
+from .limits import is_data
+from .value_rule import Known
 
 _SLACK = 2**20  # sums of sizes this much above the limit of 32 bits are no worry
 
@@ -28,6 +32,9 @@ def set_values(c: Context) -> None:
         found = None if rule is None else rule(c)
     except RankUnknown:
         found = None
+    if found is None and all(v is None or _is_small(v) for v in c.results):
+        arrays = computed_results(c)
+        found = None if arrays is None else [elements_of_array(a) for a in _by_position(c, arrays)]
     for at, value in enumerate(c.results):
         if value is None:
             continue
@@ -40,6 +47,17 @@ def set_values(c: Context) -> None:
             c.scope.values.pop(value, None)
         else:
             c.scope.values[value] = elements
+
+
+def _is_small(value: SSAValue) -> bool:
+    shape = static_shape(value)
+    return shape is not None and prod(shape) <= MAX_ELEMENTS
+
+
+def _by_position(c: Context, arrays: Sequence[Array]) -> list[Array]:
+    """The arrays of the results that are there, with an empty one for each that is left out."""
+    present = iter(arrays)
+    return [np.empty(0) if value is None else next(present) for value in c.results]
 
 
 def _completed(c: Context, value: Any, elements: Elements) -> Elements | None:
