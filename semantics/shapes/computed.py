@@ -97,11 +97,11 @@ def computed_types(c: Context, types: list[Attribute | None]) -> list[Attribute 
         return types
     c.binds.clear()
     shapes = iter(arrays)
-    out: list[Attribute | None] = []
-    for type_, value in zip(types, c.results):
-        present = value is not None and isinstance(type_, TensorType)
-        out.append(c.tensor(type_.element_type, next(shapes).shape) if present else type_)
-    return out
+    return [type_ if value is None else _resized(c, type_, next(shapes)) for type_, value in zip(types, c.results)]
+
+
+def _resized(c: Context, type_: Attribute | None, array: Array) -> Attribute | None:
+    return c.tensor(type_.element_type, array.shape) if isinstance(type_, TensorType) else type_
 
 
 __all__ = ["computed_results", "computed_types"]
