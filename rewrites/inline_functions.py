@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -21,7 +22,8 @@ from ..dialects.onnx.types import RefAttr
 from ..runtime.errors import ModelError, UnsupportedError
 
 DEPTH = 200  # calls; what is nested more deeply is refused
-LIMIT = 1_000_000  # ops; a model whose functions expand to more is refused before anything is made
+SHOWN = 6  # lines of a refusal
+LIMIT = 200_000  # ops; a model whose functions expand to more is refused before anything is made
 
 
 class InlineFunctions(ModulePass):
@@ -79,7 +81,7 @@ def inline_functions(module: ModuleOp) -> list[Inlined]:
     sizes = _Sizes(functions)
     total = sum(sizes.of(callee_of(call), call) for call in calls)
     if total > LIMIT:
-        raise UnsupportedError(f"the model's functions expand to {total} nodes; at most {LIMIT} are taken")
+        raise UnsupportedError(sizes.refusal(total, calls))
     return [_inline(call, functions) for call in calls]
 
 
@@ -101,7 +103,8 @@ class _Sizes:
         if symbol in self._known:
             return self._known[symbol]
         if symbol in self._open:
-            raise ModelError(f"local functions call each other in a circle: {' -> '.join([*self._open, symbol])}")
+            circle = [*self._open[self._open.index(symbol) :], symbol]
+            raise ModelError(f"local functions call each other in a circle: {' -> '.join(map(plain_name, circle))}")
         func = self._functions.get(symbol)
         if func is None:
             raise ModelError(f"{describe(call)} calls @{symbol}, which is no local function")
@@ -113,6 +116,34 @@ class _Sizes:
         self._open.pop()
         self._known[symbol] = size
         return size
+
+    def refusal(self, total: int, calls: Sequence[onnx.CallOp]) -> str:
+        """What to tell of a model that is too large: the call with the most nodes, and who multiplies them below it."""
+        call = max(calls, key=lambda c: self._known[callee_of(c)])
+        lines = [f"the model's functions stand for {total:,} nodes, of which at most {LIMIT:,} are compiled"]
+        lines.append(f"  --> {described(call)}: {self._known[callee_of(call)]:,} nodes")
+        symbol = callee_of(call)
+        while len(lines) < SHOWN:
+            inner = Counter(callee_of(op) for op in self._functions[symbol].body.walk() if isinstance(op, onnx.CallOp))
+            if not inner:
+                break
+            lower = max(inner, key=lambda s: inner[s] * self._known[s])
+            times, nodes = inner[lower], self._known[lower]
+            lines.append(f"   | {plain_name(symbol)} calls {plain_name(lower)} {times} times, of {nodes:,} nodes each")
+            symbol = lower
+        lines.append("   = help: each call is compiled for its own types and fused with what is around it")
+        return "\n".join(lines)
+
+
+def described(call: onnx.CallOp) -> str:
+    """The node that a call is, and the function that it calls."""
+    info = info_of(call)
+    return f"node {info} calls {plain_name(callee_of(call))}" if info else f"a call of {plain_name(callee_of(call))}"
+
+
+def plain_name(symbol: str) -> str:
+    """A function as the file names it: `local.Scale` of the symbol `f0.local.Scale`."""
+    return symbol.partition(".")[2] or symbol
 
 
 def _inline(call: onnx.CallOp, functions: Mapping[str, FuncOp]) -> Inlined:
@@ -156,10 +187,17 @@ def instantiate(call: onnx.CallOp, functions: Mapping[str, FuncOp]) -> tuple[lis
     Inner calls are instantiated too.  References to attributes are replaced by the call's, or the function's default,
     or dropped.  Raises ModelError where an operator's needed input would be an absent one of the call.
     """
-    info = info_of(call)
-    instance = _Instance(functions, origin_of(call), info.name if info is not None else "")
+    instance = _Instance(functions, origin_of(call), name_of_call(call))
     results = instance.expand(functions[callee_of(call)], call.formal_operands(), call.attributes_.data)
     return instance.ops, results
+
+
+def name_of_call(call: onnx.CallOp) -> str:
+    """What the values of an instance are named after: the node, or what it gives."""
+    info = info_of(call)
+    if info is not None and info.name:
+        return info.name
+    return next((name for r in call.results if (name := value_name(r))), "")
 
 
 class _Instance:
@@ -198,7 +236,7 @@ class _Instance:
     ) -> None:
         """Appends a copy of the op, and enters its results in `values`."""
         if isinstance(op, onnx.CallOp):
-            inner = _Instance(self._functions, self._merged(op), self._prefix)
+            inner = _Instance(self._functions, self._merged(op), f"{self._prefix}/{name_of_call(op)}")
             operands = [v and values.get(v, v) for v in op.formal_operands()]
             given = _resolved(op.attributes_.data, attributes)
             results = inner.expand(self._functions[callee_of(op)], operands, given)

@@ -33,19 +33,26 @@ def compare_outputs(ours: Mapping[str, Any], theirs: Mapping[str, Any], *, rtol:
 
 
 def compare_values(got: Any, want: Any, rtol: float, atol: float) -> Row:
-    """The differences of a tensor, or of a sequence element by element (then the first element that differs)."""
+    """The differences of a tensor; of a sequence or a map, those of the first element that differs."""
     if not isinstance(want, (list, tuple, dict)):
         return compare_arrays(np.asarray(got), np.asarray(want), rtol, atol)
-    row: Row = {"dtype": "sequence", "shape": [len(cast("Sequence[Any]", want))]}
-    if type(got) is not type(want) or len(got) != len(cast("Sequence[Any]", want)):
-        return {**row, "equal": False, "note": f"{type(got).__name__}, expected {type(want).__name__}{row['shape']}"}
-    if isinstance(want, dict):
-        return {**row, "equal": bool(got == want)}
-    for index, (a, b) in enumerate(zip(got, cast("Sequence[Any]", want), strict=True)):
-        inner = compare_values(a, b, rtol, atol)
+    ours, theirs = entries_of(got), entries_of(want)
+    kind = "map" if isinstance(want, dict) else "sequence"
+    row: Row = {"dtype": kind, "shape": [len(theirs)]}
+    if ours.keys() != theirs.keys():
+        return {**row, "equal": False, "note": f"{len(ours)} elements, expected {len(theirs)}, or other keys"}
+    for key, value in theirs.items():
+        inner = compare_values(ours[key], value, rtol, atol)
         if not inner["equal"]:
-            return {**inner, "note": f"element {index} differs"}
+            return {**inner, "note": f"element {key!r} of the {kind}: {inner.get('note') or detail_of(inner)}"}
     return {**row, "equal": True}
+
+
+def entries_of(value: Any) -> dict[Any, Any]:
+    """The elements of a sequence or map by their key."""
+    if isinstance(value, dict):
+        return cast("dict[Any, Any]", value)
+    return dict(enumerate(cast("Sequence[Any]", value))) if isinstance(value, (list, tuple)) else {}
 
 
 def compare_arrays(got: Array, want: Array, rtol: float, atol: float) -> Row:
@@ -274,13 +281,18 @@ def render_comparison(report: Mapping[str, Any]) -> str:
 def render_row(row: Mapping[str, Any]) -> str:
     """One value's differences."""
     verdict = "equal" if row["equal"] else "DIFFERS"
-    detail = row.get("note") or (
-        f"max abs {row['max_abs']:.3g}, rel {row['max_rel']:.3g}, ulp {row['max_ulp']}" if "max_abs" in row else ""
-    )
+    detail = row.get("note") or detail_of(row)
     where = ""
     if not row["equal"] and "at" in row:
         where = f"; {row['differing']} elements, worst at {row['at']}: {row['got']!r} for {row['expected']!r}"
     return f"{verdict} {row['dtype']}{row['shape']} {detail}{where}".rstrip()
+
+
+def detail_of(row: Mapping[str, Any]) -> str:
+    """The largest differences."""
+    if "max_abs" not in row:
+        return ""
+    return f"max abs {row['max_abs']:.3g}, rel {row['max_rel']:.3g}, ulp {row['max_ulp']}"
 
 
 def render_first(first: Mapping[str, Any]) -> list[str]:

@@ -13,6 +13,8 @@ from sardonyx.rewrites.upgrade import upgrade_opset
 from sardonyx.runtime.errors import ModelError
 from sardonyx.semantics.interpreter import run_graph
 
+import sardonyx as sx
+
 X = np.array([-1.0, 2.0, 5.0], np.float32)
 
 
@@ -151,3 +153,48 @@ def test_a_call_in_a_body_of_the_graph() -> None:
     nodes = [helper.make_node("Constant", [], ["c"], value=helper.make_tensor("t", TensorProto.BOOL, [], [1])), branch]
     (found,) = results(model(nodes, [SCALE], ["a"]))
     assert found.tolist() == [10, -20, -50]
+
+
+def test_names_inside_of_instances_are_unique() -> None:
+    outer = function("Outer", ["q"], ["r"], [call("Scale", ["q"], ["t"], name="a"), call("Scale", ["t"], ["r"])])
+    module, weights = import_model(model([call("Outer", ["x"], ["y"])], [outer, SCALE], ["y"]))
+    upgrade_opset(module, weights)
+    names = [onnx.value_name(op.results[0]) for op in main_of(module).walk() if isinstance(op, onnx.MulOp)]
+    assert names == ["y/a/m", "y/r/m"]
+
+
+def test_one_function_for_several_types() -> None:
+    """A call decides the types; equal instances are one kernel, and others are compiled for what they are."""
+    twice = function(
+        "Twice", ["p"], ["s"], [helper.make_node("Softmax", ["p"], ["t"]), helper.make_node("Add", ["t", "p"], ["s"])]
+    )
+    info = helper.make_tensor_value_info
+    graph = helper.make_graph(
+        [call("Twice", [name], [f"{name}2"]) for name in ("a", "b", "c", "d")],
+        "g",
+        [info("a", TensorProto.FLOAT, ["N", 4]), info("b", TensorProto.FLOAT, ["M", 4]),
+         info("c", TensorProto.DOUBLE, ["N", 4]), info("d", TensorProto.FLOAT, [2, "N", 3])],
+        [helper.make_empty_tensor_value_info(f"{name}2") for name in ("a", "b", "c", "d")],
+    )  # fmt: skip
+    imports = [helper.make_opsetid("", 18), helper.make_opsetid("local", 1)]
+    made = helper.make_model(graph, opset_imports=imports, functions=[twice], ir_version=10)
+    program = sx.compile(made)
+    report = program.explain().to_dict()
+    assert len(report["kernels"]) == 4 and len(report["functions"]) == 3
+    rng = np.random.default_rng(0)
+    shapes = {"a": (2, 4), "b": (3, 4), "c": (2, 4), "d": (2, 2, 3)}
+    feeds = {n: rng.random(s).astype(np.float64 if n == "c" else np.float32) for n, s in shapes.items()}
+    for name, x in feeds.items():
+        soft = np.exp(x - x.max(-1, keepdims=True))
+        np.testing.assert_allclose(program(feeds)[f"{name}2"], soft / soft.sum(-1, keepdims=True) + x, rtol=1e-5)
+
+
+def test_functions_that_double_are_compiled_once() -> None:
+    """256 instances of one operator."""
+    tower = [function("F0", ["p"], ["s"], [helper.make_node("Softmax", ["p"], ["s"])])]
+    for k in range(1, 9):
+        tower.append(
+            function(f"F{k}", ["p"], ["s"], [call(f"F{k - 1}", ["p"], ["m"]), call(f"F{k - 1}", ["m"], ["s"])])
+        )
+    report = sx.compile(model([call("F8", ["x"], ["y"])], tower, ["y"]), fuse=False).explain().to_dict()
+    assert len(report["kernels"]) == 256 and len(report["functions"]) == 1
