@@ -6,10 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from xdsl.dialects import func
-from xdsl.dialects.builtin import (
-    ArrayAttr,
-    StringAttr,
-)
+from xdsl.dialects.builtin import ArrayAttr, DenseArrayBase, StringAttr
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 
 from ..dialects import dims, kernel, onnx
@@ -47,7 +44,7 @@ from .llvm_types import I1, I32, I64, PTR
 from .scalar import ScalarBuilder
 
 POLL_SYMBOL = "sx_poll_point"
-GUARD_VALUES = 3
+GUARD_VALUES = 6
 """A guard's message has at most so many numbers."""
 THREADS = "sx_threads"
 """The symbol of the number of threads: a name that no model has by chance."""
@@ -58,8 +55,8 @@ THREADS = "sx_threads"
 Handler = Callable[["EntryBuilder", Operation], None]
 
 
-MAX_CONDITION = 160
-"""A guard's condition that is longer is left out of its message: nobody reads a polynomial of a page."""
+MAX_CONDITION = 60
+"""A guard's condition that is longer is left out of its message, which then has the values of its symbols."""
 
 
 @dataclass
@@ -67,7 +64,7 @@ class Tables:
     """What the entry refers to by number."""
 
     checks: list[Check] = field(default_factory=list[Check])
-    bases: dict[str, int] = field(default_factory=dict[str, int])
+    bases: dict[tuple[object, ...], int] = field(default_factory=dict[tuple[object, ...], int])
     hosts: list[Host] = field(default_factory=list[Host])
     hosted: list[Operation] = field(default_factory=list[Operation])
     weights: dict[Attribute, int] = field(default_factory=dict[Attribute, int])
@@ -77,14 +74,22 @@ class Tables:
         self.checks.append({"code": code, "message": message})
         return len(self.checks) - 1
 
-    def base(self, name: str, info: KernelInfo) -> int:
-        """The first site of a kernel's checks."""
-        found = self.bases.get(name)
-        if found is None:
-            found = self.bases[name] = len(self.checks)
-            for code, message in info.checks:
-                self.checks.append({"code": code, "message": message, "kernel": name})
-        return found
+    def base(self, op: kernel.CallOp, info: KernelInfo) -> int:
+        """The first site of a call's checks; calls for which all of them say the same share theirs."""
+        name = op.callee.string_value()
+        listed = op.attributes.get(kernel.NODES)
+        nodes = [int(i) for i in listed.get_values()] if isinstance(listed, DenseArrayBase) else []
+        checks: list[Check] = []
+        for code, marked in info.checks:
+            which, message = kernel.about_which(marked)
+            checks.append({"code": code, "message": message, "kernel": name})
+            if which is not None and which < len(nodes) and nodes[which] >= 0:
+                checks[-1]["node"] = nodes[which]
+        key = (name, *(check.get("node") for check in checks))
+        if key not in self.bases:
+            self.bases[key] = len(self.checks)
+            self.checks += checks
+        return self.bases[key]
 
     def weight(self, op: Operation) -> int:
         """The index of a constant in the weights table: equal values have one."""
@@ -220,6 +225,10 @@ class EntryBuilder:
         b.cond_br(condition, on, [], otherwise, values)
         b.at(on)
 
+    def size_of(self, value: SSAValue, axis: int) -> str:
+        """What a symbol is that the size of a value binds, for messages."""
+        return f"the size of axis {axis} of '{name_of(value, 'a value of a body')}'"
+
     def guard(self, condition: SSAValue, code: str, message: str, values: Sequence[SSAValue], node: int = -1) -> None:
         """Fails the call with this message where the condition does not hold."""
         b = self.b
@@ -243,9 +252,10 @@ class EntryBuilder:
         """The size in bytes of a tensor."""
         return self.size(byte_size(value.type))
 
-    def bind_symbol(self, symbol: str, value: SSAValue, limit: float = float(SIZE_LIMIT)) -> None:
-        """Binds a symbol from here on, and checks the assumptions that waited for it."""
+    def bind_symbol(self, symbol: str, value: SSAValue, what: str, limit: float = float(SIZE_LIMIT)) -> None:
+        """Binds a symbol from here on, and checks the assumptions that waited for it; `what` says what it is."""
         self.sizes.bind(symbol, value, limit)
+        self.bound_at[symbol] = what
         waiting, self.pending = self.pending, []
         for op, condition, why in waiting:
             self.assume(op, condition, why)
@@ -257,20 +267,26 @@ class EntryBuilder:
             return
         left, right = self.size(condition.left), self.size(condition.right)
         holds = self.b.icmp("eq" if condition.op == "==" else "sle", left, right)
-        where = f" ({self.where(condition)})" if self.where(condition) else ""
         reason = f"{why}: " if why else ""
-        text = str(condition)
-        fact = f"{text} does not hold" if len(text) <= MAX_CONDITION else "the sizes do not fit"
-        message = f"{escaped(reason)}{fact}: {{0}} and {{1}}{escaped(where)}"
-        self.guard(holds, "guard", message, [left, right], node_of(op))
+        text, values = str(condition), [left, right]
+        if len(text) <= MAX_CONDITION:
+            where = f" ({self.where(condition)})" if self.where(condition) else ""
+            said = f"{text} does not hold: {{0}} and {{1}}{escaped(where)}"
+        else:
+            if condition.right.is_const:  # a form made to be compared with it, which means nothing to people
+                values = []
+            sides = "{0} and {1}, where " if values else ""
+            listed: list[str] = []
+            for symbol in sorted(condition.left.symbols | condition.right.symbols)[: GUARD_VALUES - len(values)]:
+                listed.append(f"{symbol} = {{{len(values)}}} ({escaped(self.bound_at.get(symbol, 'computed'))})")
+                values.append(self.size(dims.as_dim(symbol)))
+            said = f"the sizes do not fit: {sides}{', '.join(listed)}"
+        self.guard(holds, "guard", f"{escaped(reason)}{said}", values, node_of(op))
 
     def where(self, condition: Condition) -> str:
-        """Which inputs the condition's symbols are sizes of."""
-        found: list[str] = []
-        for symbol in sorted(condition.left.symbols | condition.right.symbols):
-            if (place := self.bound_at.get(symbol)) is not None:
-                found.append(f"{symbol} is the size of {place}")
-        return ", ".join(found)
+        """What the condition's symbols are: sizes of inputs, or computed."""
+        symbols = sorted(condition.left.symbols | condition.right.symbols)
+        return ", ".join(f"{symbol} is {self.bound_at[symbol]}" for symbol in symbols if symbol in self.bound_at)
 
     # --- inputs, outputs, arena ---
 
@@ -303,7 +319,7 @@ class EntryBuilder:
                 continue
             in_range = b.icmp("ult", size, b.int(SIZE_LIMIT))
             self.guard(in_range, "guard", f"input {escaped(place)} has size {{0}}, out of range", [size])
-            self.bound_at[symbol] = place
+            self.bound_at[symbol] = f"the size of {place}"
             self.sizes.bind(symbol, size)
         for place, dim, size in rest:
             if unbound := self.sizes.unbound(dim):

@@ -85,7 +85,7 @@ class Variable:
             symbol = bare_symbol(tensor_dims(self.type)[axis])
             assert symbol is not None
             if not e.sizes.has(tensor_dims(self.type)[axis]):
-                e.bind_symbol(symbol, e.b.load_at(word, 0))
+                e.bind_symbol(symbol, e.b.load_at(word, 0), f"the size of axis {axis} of a value that a body carries")
 
 
 def variable(e: EntryBuilder, type_: Attribute) -> Variable:

@@ -412,7 +412,7 @@ def lower_scan(e: EntryBuilder, op: Operation) -> None:
             for own_axis, dim in enumerate(tensor_dims(argument.type)):
                 symbol = bare_symbol(dim)
                 if symbol is not None and not e.sizes.has(dim):
-                    e.bind_symbol(symbol, rest[own_axis])
+                    e.bind_symbol(symbol, rest[own_axis], e.size_of(argument, own_axis))
             if own is not None:
                 copy_slices(e, own, inner, pointer, b.mul(trips, inner), inner, outer, axis)
                 pointer = own

@@ -60,7 +60,7 @@ def call_kernel(e: EntryBuilder, op: Operation) -> None:
     ]
     for word, value in enumerate(words):
         e.store_word(word, value)
-    base = e.tables.base(name, info) if info.checks else 0
+    base = e.tables.base(op, info) if info.checks else 0
     e.note(node_of(op), base)
     e.called.setdefault(info.symbol)
     status = b.value_of(info.symbol, [e.context, e.call_words], I32)
@@ -102,7 +102,16 @@ def bind_found(e: EntryBuilder, op: Operation, upper: Mapping[str, Dim], found: 
         within = b.and_(b.icmp("sge", value, b.int(0)), b.icmp("sle", value, limit))
         message = f"a kernel found the size {{0}} for {symbol}, which is at most {{1}}"
         e.guard(within, "guard", message, [value, limit], node_of(op))
-        e.bind_symbol(symbol, value)
+        e.bind_symbol(symbol, value, found_by(e, op, symbol))
+
+
+def found_by(e: EntryBuilder, op: Operation, symbol: str) -> str:
+    """The size that a kernel finds, as the size of one of its results."""
+    for result in op.results:
+        for axis, dim in enumerate(tensor_dims(result.type)):
+            if bare_symbol(dim) == symbol:
+                return e.size_of(result, axis)
+    return "a size that a kernel finds"
 
 
 def scratch_of(e: EntryBuilder, op: Operation) -> tuple[SSAValue, SSAValue | None]:
@@ -151,7 +160,7 @@ def bind(e: EntryBuilder, op: Operation) -> None:
             e.guard(within, "guard", message, [value, lower, upper], node_of(op))
             if low.is_const and high.is_const:
                 limit = float(max(abs(low.value), abs(high.value)))
-        e.bind_symbol(symbol.data, value, limit)
+        e.bind_symbol(symbol.data, value, f"element {index} of '{name}'", limit)
 
 
 def load_element(e: EntryBuilder, pointer: SSAValue, element: Attribute, index: int) -> SSAValue:
@@ -286,7 +295,7 @@ def bind_sizes(e: EntryBuilder, op: Operation, result: SSAValue, sizes: Sequence
             continue
         message = f"axis {axis} of '{escaped(name_of(result, op.name))}' has size {{0}}, out of the range of sizes"
         e.guard(b.icmp("ult", sizes[axis], b.int(SIZE_LIMIT)), "guard", message, [sizes[axis]], node_of(op))
-        e.bind_symbol(symbol, sizes[axis])
+        e.bind_symbol(symbol, sizes[axis], e.size_of(result, axis))
     for axis, dim in known:
         message = f"axis {axis} of '{escaped(name_of(result, op.name))}' has size {{0}}, expected {{1}} = {dim}"
         expected = e.size(dim)

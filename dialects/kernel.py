@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from xdsl.dialects.builtin import (
@@ -13,7 +14,7 @@ from xdsl.dialects.builtin import (
     SymbolRefAttr,
     TensorType,
 )
-from xdsl.ir import Attribute, Block, Dialect, Region, SSAValue
+from xdsl.ir import Attribute, Block, Dialect, Operation, Region, SSAValue
 from xdsl.irdl import (
     AttrSizedOperandSegments,
     IRDLOperation,
@@ -30,6 +31,28 @@ from xdsl.irdl import (
 from xdsl.traits import IsTerminator, Pure
 
 from .dims import Dim, ShapeAttr, as_dim
+
+NODES = "kernel.nodes"
+"""On a call: for each operator of its kernel the id of the file's node that it is here, -1 where it is none."""
+
+_UNCOUNTED = frozenset(("onnx.Constant", "dims.tensor", "func.return"))
+_ABOUT = re.compile(r"\{op (\d+)\}")
+
+
+def operators_of(block: Block) -> list[Operation]:
+    """The operators of a kernel in their order, by which `NODES` and the messages of checks count."""
+    return [op for op in block.ops if op.name not in _UNCOUNTED]
+
+
+def about(operator: int, message: str) -> str:
+    """A check's message that says which of the kernel's operators it is about."""
+    return f"{{op {operator}}}{message}"
+
+
+def about_which(message: str) -> tuple[int | None, str]:
+    """The operator that a message is about, if it says so, and the message for people."""
+    found = _ABOUT.match(message)
+    return (int(found[1]), message[found.end() :]) if found is not None else (None, message)
 
 
 @irdl_op_definition
@@ -148,7 +171,8 @@ class CheckOp(IRDLOperation):
 
     The caller of the kernel returns after it and delivers no output, so what is computed on does not matter, but must
     not trap or stray: index values are to be made safe by the code around.  `code` names the kind of error
-    ("index", "value", ...); `values` (index or i64; scalars or vectors of as many lanes) go into the message.
+    ("index", "value", ...); `values` (index or i64; scalars or vectors of as many lanes) go into the message.  One
+    that `about` made also tells which of the kernel's operators it is about, so that a caller can name its node.
     """
 
     name = "kernel.check"

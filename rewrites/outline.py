@@ -16,6 +16,7 @@ from typing import ClassVar
 from xdsl.context import Context
 from xdsl.dialects.builtin import (
     ArrayAttr,
+    DenseArrayBase,
     DictionaryAttr,
     FunctionType,
     IndexType,
@@ -217,6 +218,8 @@ class Outliner:
             call.attributes["dims.binds"] = ArrayAttr([StringAttr(s) for s in most])
             call.attributes["dims.upper"] = ShapeAttr(tuple(most.values()))
         set_origins(call, {i for op in ops for i in origins_of(op)})
+        nodes = [min(origins_of(op), default=-1) for op in kernel.operators_of(function.body.block)]
+        call.attributes[kernel.NODES] = DenseArrayBase.from_list(i64, nodes)
         block = ops[-1].parent
         assert block is not None
         block.insert_op_after(call, ops[-1])

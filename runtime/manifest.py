@@ -37,6 +37,8 @@ class Check(TypedDict):
     code: str
     message: str
     kernel: NotRequired[str]
+    node: NotRequired[int]
+    """The node that it is about, where that is not the one in the record: a kernel runs several."""
 
 
 class HostValue(TypedDict):

@@ -321,6 +321,7 @@ class LoadedProgram:
         if check is None:
             raise CompilerBug(f"bug: the program failed at an unknown site, {site}")
         text = fill_in(check["message"], values)
+        node = check.get("node", node)
         nodes = self.manifest["nodes"]
         if 0 <= node < len(nodes) and nodes[node]:
             text += f"\n  --> node {nodes[node]}"

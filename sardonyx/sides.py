@@ -163,7 +163,8 @@ class Kernels:
         name = op.callee.string_value()
         built = self.objects[name]
         if name not in self.linked:
-            self.linked[name] = SingleKernel(built.image, built.symbol, built.checks, self.pool, self.threads)
+            checks = [(code, kernel.about_which(message)[1]) for code, message in built.checks]
+            self.linked[name] = SingleKernel(built.image, built.symbol, checks, self.pool, self.threads)
         bound = {f"d{i}": size for i, size in enumerate(sizes)}
         need = built.scratch
         scratch = need.shared.evaluate(bound) + self.threads * aligned(need.per_thread).evaluate(bound)

@@ -17,7 +17,7 @@ from .reference import REFERENCE
 Array = np.ndarray[Any, Any]
 Binding = Mapping[str, int]
 
-_OWN = frozenset(("operands", "results", "operand_types", "result_types"))
+_OWN = frozenset(("operands", "results", "operand_types", "result_types", "place"))
 _BY_NAME = {name.lower(): (domain, name) for domain, name in REFERENCE}
 
 

@@ -67,6 +67,10 @@ class Operator:
         value = self.op.config.data.get(name)
         return default if value is None else plain_value(value)
 
+    def problem(self, text: str) -> str:
+        """The message of a check that fails for this op."""
+        return kernel.about(self.attr("place", 0), text)
+
     def constant(self, index: int) -> list[Any] | None:
         """The elements of an operand that is a constant of the kernel, row-major; None where it is computed."""
         return constant_elements(self._operands[index])

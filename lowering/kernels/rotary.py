@@ -49,7 +49,8 @@ def angle_row(o: Operator, row: Ix) -> Ix:
     position = e.load_index(o.buffer(POSITIONS), row)
     count = e.dim(o.dims(COSINES)[0])
     inside = position.compare("ult", count)
-    e.check(inside, "index", "position {0} is out of range for a cache of {1}", [position.ssa, count.ssa])
+    message = o.problem("RotaryEmbedding: 'position_ids' has {0}; axis 0 of the caches has size {1}")
+    e.check(inside, "index", message, [position.ssa, count.ssa])
     return e.select_index(inside, position, 0)
 
 

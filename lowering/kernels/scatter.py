@@ -56,14 +56,15 @@ class Scatter:
     def copy_data(self) -> None:
         self.e.copy_all(self.data, self.y, self.e.dim(whole(*self.sizes)))
 
-    def index(self, at: Ix, size: Dim) -> Ix:
-        """An index of the operand, counted from the front; 0 where it is out of range, which is reported."""
+    def index(self, at: Ix, axis: int, title: str) -> Ix:
+        """An index on an axis of the data, counted from the front; 0 where it is out of range, which is reported."""
         e = self.e
         given = e.load_index(self.indices, at)
-        extent = e.dim(size)
+        extent = e.dim(self.sizes[axis])
         wrapped = e.select_index(given.compare("slt", 0), given + extent, given)
         inside = wrapped.compare("ult", extent)
-        message = "index {0} is out of range for an axis of size {1}"
+        allowed = f"axis {axis} of 'data' has size {{1}}, so -{{1}} <= index < {{1}}"
+        message = self.operator.problem(f"{title}: 'indices' has the index {{0}}; {allowed}")
         e.check(inside, "index", message, [given.ssa, extent.ssa])
         return e.select_index(inside, wrapped, 0)
 
@@ -99,7 +100,7 @@ def scatter_elements(context: TemplateContext, op: kernel.TemplateOp) -> None:
             at = lines.index
             for i, size in zip(index, extents[axis:]):
                 at = at * e.dim(size) + i
-            chosen = [scatter.index(at, dims[axis]), *index[1:]]
+            chosen = [scatter.index(at, axis, "ScatterElements"), *index[1:]]
             target = place
             for i, step in zip(chosen, steps[axis:]):
                 target = target + i * step
@@ -122,7 +123,7 @@ def scatter_nd(context: TemplateContext, op: kernel.TemplateOp) -> None:
     with e.loop(0, e.dim(whole(*extents[:-1]))) as tuples:
         place = e.ix(0)
         for i in range(depth):
-            place = place + scatter.index(tuples.index * depth + i, dims[i]) * steps[i]
+            place = place + scatter.index(tuples.index * depth + i, i, "ScatterND") * steps[i]
         source = tuples.index * slice_
         with e.loop(0, slice_, lanes) as loop:
             mask = e.mask(slice_ - loop.index, lanes)

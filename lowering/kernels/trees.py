@@ -65,7 +65,7 @@ class Trees:
         if self.columns.known is not None and self.columns.known > greatest:
             return rows
         inside = self.columns.compare("sgt", greatest)
-        message = "feature {0} is out of range for rows of {1}"
+        message = self.o.problem("the trees ask for the feature {0}; axis 1 of 'X' has size {1}")
         e.check(inside, "index", message, [e.ix(greatest).ssa, self.columns.ssa])
         return e.select_index(inside, rows, 0)
 

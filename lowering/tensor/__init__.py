@@ -14,6 +14,7 @@ from xdsl.ir import Attribute, Block, Operation, SSAValue
 
 from ...dialects import dims, onnx
 from ...dialects.dims import ShapeAttr, dims_of
+from ...dialects.kernel import operators_of
 from ...semantics.known import constant_value
 from ..choices import SCHEDULE
 from .arithmetic import ARITHMETIC
@@ -95,6 +96,7 @@ class Reader:
             self.arguments.append(leaf)
         self.results: list[Node] = []
         self._found: list[Node] = []
+        self._places = {op: place for place, op in enumerate(operators_of(kernel.body.block))}
         for op in kernel.body.block.ops:
             if isinstance(op, func.ReturnOp):
                 self.results = [*(self.node(v) for v in op.operands), *self._found]
@@ -110,7 +112,7 @@ class Reader:
         elif isinstance(op, onnx.ConstantOp | onnx.InitializerOp):
             self._read_constant(op)
         elif isinstance(op, onnx.OnnxOp | onnx.CustomOp) and (rule := RULES.get(type(op))) is not None:
-            nodes = rule(Operands(op, self.node))
+            nodes = rule(Operands(op, self.node, self._places[op]))
             self._mark([n for n in nodes if n is not None], onnx.origin_of(op))
             if FOUND in op.attributes:
                 *nodes, found = nodes

@@ -6,7 +6,7 @@ From then on the IR says all that there is: it prints, parses, and is the kernel
 from __future__ import annotations
 
 from xdsl.dialects import arith
-from xdsl.dialects.builtin import ArrayAttr, ModuleOp, TensorType
+from xdsl.dialects.builtin import ArrayAttr, IntegerAttr, ModuleOp, TensorType, i64
 from xdsl.ir import Attribute, Block, Region, SSAValue
 
 from ...dialects import onnx
@@ -88,6 +88,7 @@ def own_template(o: Operands, op: onnx.CustomOp) -> Node:
     operands = {k: v for k, v in enumerate(op.formal_operands()) if v is not None}
     config: dict[str, Attribute] = {
         **op.attributes_.data,
+        "place": IntegerAttr(o.place, i64),
         "operands": onnx.ints_attr(tuple(operands)),
         "results": onnx.ints_attr((0,)),
         "operand_types": ArrayAttr([tensor_element(v) for v in operands.values()]),

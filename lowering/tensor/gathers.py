@@ -18,7 +18,13 @@ from .operators import Operands, Rule, axis_of
 from .scalars import INDEX
 
 
-def checked_index(body: Body, value: SSAValue, element: Element, size: Dim, what: str) -> Dim:
+def out_of_range(o: Operands, indices: int, axis: str, *, signed: bool = True) -> str:
+    """The message for an index that is not there: values are the index and the axis' size."""
+    least = "-{1}" if signed else "0"
+    return o.problem(f"'{o.name_of(indices)}' has the index {{0}}; {axis} has size {{1}}, so {least} <= index < {{1}}")
+
+
+def checked_index(body: Body, value: SSAValue, element: Element, size: Dim, message: str) -> Dim:
     """An index from data as an index expression: negative ones count from the end, others outside are an error."""
     s = body.scalars
     at, limit = body.index_of(value, element), body.index(size)
@@ -26,11 +32,11 @@ def checked_index(body: Body, value: SSAValue, element: Element, size: Dim, what
         negative = s.compare("lt", at, s.constant(0, INDEX), I64)
         at = s.select(negative, s.add(at, limit, I64), at)
     inside = s.compare("lt", at, limit, U64)
-    s.check(inside, "index", f"{what}: index out of range", [body.index_of(value, element), limit])
+    s.check(inside, "index", message, [body.index_of(value, element), limit])
     return body.variable(s.select(inside, at, s.constant(0, INDEX)), size)
 
 
-def index_from(body: Body, indices: Node, index: Index, size: Dim, what: str) -> Dim:
+def index_from(body: Body, indices: Node, index: Index, size: Dim, message: str) -> Dim:
     """The index expression that an element of `indices` gives; constants inside the range are not checked."""
     node, at = body.resolve(indices, index)
     if isinstance(node, Literal) and size.is_const:
@@ -41,7 +47,7 @@ def index_from(body: Body, indices: Node, index: Index, size: Dim, what: str) ->
                 return as_dim(int(array[tuple(a.value for a in at)]))
             safe = Literal(node.dims, I64, array)
             return body.variable(body.index_of(body.read(safe, at), I64), size)
-    return checked_index(body, body.read(indices, index), indices.element, size, what)
+    return checked_index(body, body.read(indices, index), indices.element, size, message)
 
 
 def guarded_read(body: Body, data: Node, index: Index, sizes: Sequence[Dim]) -> SSAValue:
@@ -60,13 +66,13 @@ def guarded_read(body: Body, data: Node, index: Index, sizes: Sequence[Dim]) -> 
     return body.guarded(conditions, lambda: body.read(data, index), nothing)
 
 
-def gathered(data: Node, indices: Node, axis: int, what: str) -> Node:
-    """data[..., indices, ...] along an axis; `what` names the op in errors."""
+def gathered(data: Node, indices: Node, axis: int, message: str) -> Node:
+    """data[..., indices, ...] along an axis; `message` is for an index that is not there."""
     rank, size = len(indices.dims), data.dims[axis]
     dims = (*data.dims[:axis], *indices.dims, *data.dims[axis + 1 :])
 
     def formula(body: Body, index: Index) -> SSAValue:
-        at = index_from(body, indices, index[axis : axis + rank], size, what)
+        at = index_from(body, indices, index[axis : axis + rank], size, message)
         return guarded_read(body, data, (*index[:axis], at, *index[axis + rank :]), [size])
 
     return Computed(dims, data.element, ((data, Use.MANY), (indices, Use.MANY)), formula, cost=6)
@@ -74,17 +80,18 @@ def gathered(data: Node, indices: Node, axis: int, what: str) -> Node:
 
 def gather(o: Operands) -> list[Node]:
     data = o[0]
-    return [gathered(data, o[1], axis_of(o.attr("axis"), len(data.dims)), o.op.name)]
+    axis = axis_of(o.attr("axis"), len(data.dims))
+    return [gathered(data, o[1], axis, out_of_range(o, 1, f"axis {axis} of 'data'"))]
 
 
 def gather_elements(o: Operands) -> list[Node]:
     """out[i][j] = data[indices[i][j]][j] along axis 0, and so on"""
     data, indices = o[0], o[1]
     axis = axis_of(o.attr("axis"), len(data.dims))
-    size, what = data.dims[axis], o.op.name
+    size, message = data.dims[axis], out_of_range(o, 1, f"axis {axis} of 'data'")
 
     def formula(body: Body, index: Index) -> SSAValue:
-        at = index_from(body, indices, index, size, what)
+        at = index_from(body, indices, index, size, message)
         return guarded_read(body, data, (*index[:axis], at, *index[axis + 1 :]), [size])
 
     return [Computed(o.dims(), data.element, ((data, Use.MANY), (indices, Use.ALIGNED)), formula, cost=6)]
@@ -97,10 +104,14 @@ def gather_nd(o: Operands) -> list[Node]:
     if not count.is_const:
         raise o.refuse("the number of indices is known at run time only")
     lead = len(indices.dims) - 1
-    sizes, what = data.dims[batch : batch + count.value], o.op.name
+    sizes = data.dims[batch : batch + count.value]
+    messages = [out_of_range(o, 1, f"axis {batch + k} of 'data'") for k in range(len(sizes))]
 
     def formula(body: Body, index: Index) -> SSAValue:
-        tuples = [index_from(body, indices, (*index[:lead], ZERO + k), size, what) for k, size in enumerate(sizes)]
+        tuples = [
+            index_from(body, indices, (*index[:lead], ZERO + k), size, message)
+            for k, (size, message) in enumerate(zip(sizes, messages))
+        ]
         return guarded_read(body, data, (*index[:batch], *tuples, *index[lead:]), sizes)
 
     return [Computed(o.dims(), data.element, ((data, Use.MANY), (indices, Use.MANY)), formula, cost=8)]
@@ -136,6 +147,10 @@ def tensor_scatter(o: Operands) -> list[Node]:
     past, update, first = o[0], o[1], o.get(2)
     axis, circular = axis_of(o.attr("axis"), len(past.dims)), o.attr("mode") == "circular"
     extent, count = past.dims[axis], update.dims[axis]
+    too_far = o.problem(
+        f"'write_indices' has the index {{0}}: from there on, axis {axis} of 'past_cache' (size {{1}}) has no room for"
+        " the update (size {2})"
+    )
 
     def formula(body: Body, index: Index) -> SSAValue:
         s = body.scalars
@@ -145,7 +160,7 @@ def tensor_scatter(o: Operands) -> list[Node]:
         if not circular:
             zero, last = s.constant(0, INDEX), body.index(extent - count)
             valid = s.both(s.compare("ge", start, zero, I64), s.compare("le", start, last, I64))
-            s.check(valid, "index", f"{o.op.name}: the update does not fit", [start, body.index(extent)])
+            s.check(valid, "index", too_far, [start, body.index(extent), body.index(count)])
         distance = s.sub(body.index(index[axis]), start, I64)
         if circular:
             distance = body.wrapped(distance, extent)

@@ -17,7 +17,7 @@ from ...dialects.dims import Dim, as_dim
 from .body import Body
 from .casts import convert, converted
 from .element_kinds import BOOL, F64, I64, Element
-from .gathers import checked_index
+from .gathers import checked_index, out_of_range
 from .graph import Combine, Computed, Dims, Node, Use, View, pointwise
 from .index_space import Index
 from .index_space import product as product_of
@@ -322,12 +322,12 @@ def roi_align(o: Operands) -> list[Node]:
     regions, channels, height, width = o.dims()
     dims = (regions, channels, height, width, as_dim(ratio), as_dim(ratio))
     source, largest = converted(x, t), o.attr("mode") == "max"
-    what = o.op.name
+    message = out_of_range(o, 2, "axis 0 of 'X'")
 
     def formula(body: Body, index: Index) -> SSAValue:
         s = body.scalars
         region, channel, h, w, i, j = index
-        image = checked_index(body, body.read(batches, (region,)), batches.element, x.dims[0], what)
+        image = checked_index(body, body.read(batches, (region,)), batches.element, x.dims[0], message)
         total: SSAValue | None = None
         for row, column in product(rows, columns):
             row_at, column_at = (region, h, i), (region, w, j)

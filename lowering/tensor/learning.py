@@ -14,7 +14,7 @@ from .body import Body
 from .casts import convert, converted
 from .element_kinds import BOOL, F32, F64, I64, Element
 from .elementary import sigmoid
-from .gathers import gathered
+from .gathers import gathered, out_of_range
 from .graph import Combine, Computed, Literal, Node, Use, pointwise, with_unit_axes
 from .index_space import Index
 from .movement import concatenated, padded, reshaped, sliced
@@ -137,7 +137,7 @@ def array_feature_extractor(o: Operands) -> list[Node]:
     x, indices = o[0], o[1]
     rows = reshaped(x, (ONE, *x.dims)) if len(x.dims) == 1 else x
     places = reshaped(indices, (o.dims()[-1],))
-    return [gathered(rows, places, len(rows.dims) - 1, o.op.name)]
+    return [gathered(rows, places, len(rows.dims) - 1, out_of_range(o, 1, "the last axis of 'X'"))]
 
 
 def one_hot_encoder(o: Operands) -> list[Node]:
@@ -145,7 +145,7 @@ def one_hot_encoder(o: Operands) -> list[Node]:
     x, categories, zeros = o[0], o.attr("cats_int64s"), bool(o.attr("zeros"))
     if not categories:
         raise o.refuse("categories that are no numbers")
-    known, what = table(o, categories, I64), o.op.name
+    known, message = table(o, categories, I64), o.problem("'X' has the value {0}, which is none of 'cats_int64s'")
 
     def formula(body: Body, index: Index) -> SSAValue:
         s = body.scalars
@@ -154,7 +154,7 @@ def one_hot_encoder(o: Operands) -> list[Node]:
             found = s.constant(0, BOOL)
             for category in categories:
                 found = s.either(found, s.compare("eq", value, s.constant(category, I64), I64))
-            s.check(found, "value", f"{what}: a value that is no category", [value])
+            s.check(found, "value", message, [value])
         here = s.compare("eq", value, body.read(known, index[-1:]), I64)
         return s.convert("uitofp", here, F32)
 

@@ -48,7 +48,8 @@ def loss(o: Operands, logs: Node) -> Node:
 def _terms(o: Operands, logs: Node, t: Element) -> tuple[Node, Node]:
     """Each target's loss, and the weight that it counts with."""
     target, weight, ignored = o[1], o.get(2), o.attr("ignore_index")
-    classes, what = logs.dims[1], o.op.name
+    classes = logs.dims[1]
+    message = o.problem(f"'{o.name_of(1)}' has the class {{0}}; there are {{1}} classes, axis 1 of '{o.name_of(0)}'")
 
     def chosen(body: Body, index: Index) -> tuple[SSAValue, Index, SSAValue]:
         """Whether the target counts, the index of its log probability, and its weight."""
@@ -56,9 +57,7 @@ def _terms(o: Operands, logs: Node, t: Element) -> tuple[Node, Node]:
         at = body.index_of(body.read(target, index), target.element)
         valid = s.both(s.compare("ge", at, s.constant(0, INDEX), I64), s.compare("lt", at, body.index(classes), I64))
         counts = s.constant(1, BOOL) if ignored is None else s.compare("ne", at, s.constant(ignored, INDEX), I64)
-        s.check(
-            s.either(valid, s.negate(counts)), "index", f"{what}: a target that is no class", [at, body.index(classes)]
-        )
+        s.check(s.either(valid, s.negate(counts)), "index", message, [at, body.index(classes)])
         place = body.variable(s.select(s.both(valid, counts), at, s.constant(0, INDEX)), classes)
         factor = (
             s.constant(1.0, t)

@@ -308,6 +308,7 @@ def reverse_sequence(o: Operands) -> list[Node]:
     """The first lengths[b] elements of each sequence in reverse order."""
     source, lengths = o[0], o[1]
     batch, time = o.attr("batch_axis"), o.attr("time_axis")
+    message = o.problem(f"'sequence_lens' has the length {{0}}; axis {time} of 'input' has size {{1}}")
 
     def formula(body: Body, index: Index) -> SSAValue:
         s = body.scalars
@@ -316,7 +317,7 @@ def reverse_sequence(o: Operands) -> list[Node]:
         valid = s.both(
             s.compare("ge", length, s.constant(0, INDEX), I64), s.compare("le", length, body.index(size), I64)
         )
-        s.check(valid, "value", "a sequence length outside of its axis", [length, body.index(size)])
+        s.check(valid, "value", message, [length, body.index(size)])
         at = body.index(index[time])
         back = s.sub(s.sub(length, at, I64), s.constant(1, INDEX), I64)
         turned = s.both(s.compare("lt", at, length, I64), valid)

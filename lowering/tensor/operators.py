@@ -9,7 +9,7 @@ import numpy as np
 from xdsl.dialects.builtin import TensorType
 from xdsl.ir import SSAValue
 
-from ...dialects import onnx
+from ...dialects import kernel, onnx
 from ...dialects.dims import Dim, dims_of
 from ...dialects.dims.expression import ONE, ZERO
 from ...semantics.known import constant_value, known_dims
@@ -23,10 +23,10 @@ Rule: TypeAlias = "Callable[[Operands], Sequence[Node | None]]"
 
 
 class Operands:
-    """One op and the lazy tensors of its operands."""
+    """One op and the lazy tensors of its operands; `place` is its place among the operators of the kernel."""
 
-    def __init__(self, op: onnx.OnnxOp | onnx.CustomOp, node_of: Callable[[SSAValue], Node]) -> None:
-        self.op = op
+    def __init__(self, op: onnx.OnnxOp | onnx.CustomOp, node_of: Callable[[SSAValue], Node], place: int = 0) -> None:
+        self.op, self.place = op, place
         self._node_of = node_of
 
     def __getitem__(self, index: int) -> Node:
@@ -88,6 +88,15 @@ class Operands:
         """The value of a constant operand; None where it is absent or no small constant."""
         value = self.op.operand_at(index)
         return None if value is None else constant_value(value)
+
+    def name_of(self, index: int) -> str:
+        """The standard's name of an operand."""
+        return self.op.SCHEMA.inputs[index].name if isinstance(self.op, onnx.OnnxOp) else f"input {index}"
+
+    def problem(self, text: str) -> str:
+        """The message of a check that fails for this op."""
+        name = self.op.SCHEMA.op_type if isinstance(self.op, onnx.OnnxOp) else onnx.text_of(self.op.op_type)
+        return kernel.about(self.place, f"{name}: {text}")
 
     def refuse(self, why: str) -> NotLowered:
         return NotLowered(f"{onnx.describe(self.op)}: {why}")

@@ -10,7 +10,7 @@ from ...dialects import onnx
 from ...dialects.dims import Dim, as_dim
 from ...dialects.dims.expression import ONE, ZERO
 from .casts import converted
-from .gathers import gathered
+from .gathers import gathered, out_of_range
 from .graph import Node, pointwise, widened
 from .movement import concatenated, reshaped, sliced, transposed
 from .operators import Operands, Rule
@@ -55,7 +55,7 @@ def _by_position(o: Operands, operand: int) -> Node:
     """A cache as [batch, 1, length, half]."""
     cache, positions = o[operand], o.get(3)
     if positions is not None:
-        cache = gathered(cache, positions, 0, o.op.name)
+        cache = gathered(cache, positions, 0, out_of_range(o, 3, f"axis 0 of '{o.name_of(operand)}'"))
     batch, length, half = cache.dims
     return reshaped(cache, (batch, ONE, length, half))
 

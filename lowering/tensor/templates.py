@@ -5,7 +5,8 @@
 All others have the operator's name in small letters, its attributes, and:
 
 * `operands`, `results`: the formal positions of the inputs and results that are there;
-* `operand_types`, `result_types`: their element types with signedness.
+* `operand_types`, `result_types`: their element types with signedness;
+* `place`: which of the kernel's operators it is.
 """
 
 from __future__ import annotations
@@ -221,6 +222,7 @@ def template(o: Operands) -> list[Node | None]:
     config: dict[str, Attribute] = {
         name: value for name, value in op.properties.items() if not name.endswith("SegmentSizes")
     }
+    config["place"] = IntegerAttr(o.place, i64)
     config["operands"] = integers(present)
     config["results"] = integers([k for k, _ in results])
     config["operand_types"] = ArrayAttr([_element_type(operands[k]) for k in present])

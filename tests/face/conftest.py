@@ -32,10 +32,10 @@ def images() -> np.ndarray[Any, Any]:
 
 @pytest.fixture
 def model() -> Callable[..., onnx.ModelProto]:
-    """Makes a model of opset 22 from a graph's text; other domains are imported at version 1."""
+    """Makes a model of opset 22, or another, from a graph's text; other domains are imported at version 1."""
 
-    def make(text: str, *domains: str) -> onnx.ModelProto:
-        imports = [helper.make_opsetid("", 22), *(helper.make_opsetid(d, 1) for d in domains)]
+    def make(text: str, *domains: str, opset: int = 22) -> onnx.ModelProto:
+        imports = [helper.make_opsetid("", opset), *(helper.make_opsetid(d, 1) for d in domains)]
         made = helper.make_model(parser.parse_graph(text), opset_imports=imports)
         for index, node in enumerate(made.graph.node):
             node.name = f"node_{index}"
