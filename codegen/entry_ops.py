@@ -127,8 +127,16 @@ def scratch_of(e: EntryBuilder, op: Operation) -> tuple[SSAValue, SSAValue | Non
 
 
 def view(e: EntryBuilder, op: Operation) -> None:
-    """The same memory."""
-    e.places[op.results[0]] = e.place(op.operands[0])
+    """The same memory, or a part of it."""
+    assert isinstance(op, kernel.ViewOp)
+    place = e.place(op.source)
+    if op.offset is not None:
+        [offset] = op.offset.data
+        type_ = op.source.type
+        assert isinstance(type_, TensorType)
+        start = e.size(offset * element_bytes(type_.element_type))
+        place = Place(e.b.at_byte(place.pointer, start), place.lasting, ("part", place.home, offset, op.result.type))
+    e.places[op.result] = place
 
 
 def constant(e: EntryBuilder, op: Operation) -> None:

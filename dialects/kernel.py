@@ -20,6 +20,7 @@ from xdsl.irdl import (
     IRDLOperation,
     irdl_op_definition,
     operand_def,
+    opt_prop_def,
     opt_region_def,
     prop_def,
     region_def,
@@ -86,16 +87,22 @@ class CallOp(IRDLOperation):
 
 @irdl_op_definition
 class ViewOp(IRDLOperation):
-    """The same contiguous elements under another shape (reshape, squeeze, flatten, identity): no copy, no kernel."""
+    """Elements of a tensor where they are, under another shape: no copy, no kernel.
+
+    Without `offset` it is all of them (reshape, squeeze, flatten, identity); with it the stretch of as many as the
+    result has that begins at this element (a slice of the leading axis, a part of a split).
+    """
 
     name = "kernel.view"
     source = operand_def(TensorType)
+    offset = opt_prop_def(ShapeAttr)
     result = result_def(TensorType)
     traits = traits_def(Pure())
-    assembly_format = "$source attr-dict `:` type($source) `to` type($result)"
+    assembly_format = "$source (`from` $offset^)? attr-dict `:` type($source) `to` type($result)"
 
-    def __init__(self, source: SSAValue, result_type: Attribute) -> None:
-        super().__init__(operands=[source], result_types=[result_type])
+    def __init__(self, source: SSAValue, result_type: Attribute, offset: Dim | None = None) -> None:
+        properties = {} if offset is None else {"offset": ShapeAttr((offset,))}
+        super().__init__(operands=[source], result_types=[result_type], properties=properties)
 
 
 @irdl_op_definition

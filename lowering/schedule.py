@@ -342,7 +342,7 @@ class Scheduler:
         for index, value in enumerate(ret.operands):
             if not isinstance(value.type, TensorType) or not self.known_at_entry(value.type):
                 continue  # the output's own sizes must be known: a view may have others than what it views
-            while isinstance(value.owner, kernel.ViewOp):
+            while isinstance(value.owner, kernel.ViewOp) and value.owner.offset is None:
                 value = value.owner.source
             owner = value.owner
             if isinstance(owner, kernel.CallOp) and value not in homes and self.known_at_entry(value.type):

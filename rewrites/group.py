@@ -19,8 +19,9 @@ from xdsl.ir import Block, Operation, SSAValue
 from ..dialects import dims, onnx
 from ..dialects.dims import Dim, ShapeAttr, dims_of
 from ..semantics.facts import Facts
-from ..semantics.kinds import TRANSCENDENTAL, Kind, is_view, kind_of, reduced_axes
+from ..semantics.kinds import TRANSCENDENTAL, Kind, kind_of, reduced_axes
 from .found_sizes import bound_by_execution, most_of
+from .views import is_stretch, is_whole, small_constant
 
 MAX_OPS = 96
 MAX_INPUTS = 32
@@ -84,6 +85,8 @@ class Grouping:
     decisions: list[Decision] = field(default_factory=list[Decision])
     index: dict[Operation, int] = field(default_factory=dict[Operation, int])
     binders: dict[str, Operation] = field(default_factory=dict[str, Operation])
+    views: set[Operation] = field(default_factory=set[Operation])
+    """Operators in front of all groups that move no element: they stay in the caller."""
     _needs: dict[Operation, list[Operation]] = field(default_factory=dict[Operation, list[Operation]])
 
     def __post_init__(self) -> None:
@@ -102,10 +105,29 @@ class Grouping:
                 if has_epilogue(op):
                     self.grow_epilogue(op)
             for op in grouped:
+                if self.is_border_view(op):
+                    self.views.add(op)
+                    del self.group_of[op]
+            for op in grouped:
                 for producer in self.producers(op):
                     self.consider(producer, op)
         for op in grouped:
-            self.group_of[op].ops.sort(key=self.index.__getitem__)
+            if op in self.group_of:
+                self.group_of[op].ops.sort(key=self.index.__getitem__)
+
+    def is_border_view(self, op: Operation) -> bool:
+        """Whether an op only shows a part of what no loop computes: an input, a template's result, another view."""
+        if not op.operands or not is_stretch(op, self.facts) or small_constant(op.operands[0]) is not None:
+            return False
+        owner = op.operands[0].owner
+        return not isinstance(owner, Operation) or owner not in self.group_of or self.has_anchor(owner)
+
+    def has_anchor(self, op: Operation) -> bool:
+        return self.group_of[op].anchor is not None
+
+    def is_view(self, op: Operation) -> bool:
+        """Whether the op has its operand's elements in the same order and number."""
+        return is_whole(op, self.facts)
 
     def grow_epilogue(self, anchor: Operation) -> None:
         """Takes the pointwise operators behind a template into its epilogue, up to the last place with one live value.
@@ -166,13 +188,19 @@ class Grouping:
     def producers(self, op: Operation) -> list[Operation]:
         """The ops of this block that are grouped and feed `op`, nearest last in operand order."""
         found: list[Operation] = []
-        for operand in op.operands:
-            owner = operand.owner
+        for operand in op.operands if op in self.group_of else ():
+            owner = self.behind_views(operand).owner
             if isinstance(owner, Operation) and owner in self.group_of and owner not in found:
                 found.append(owner)
         # a template first: its epilogue is the best place for a consumer
         found.sort(key=lambda p: (self.group_of[p].anchor is None, self.group_of[p].rows is None, -self.index[p]))
         return found
+
+    def behind_views(self, value: SSAValue) -> SSAValue:
+        """What a value is, or is a view of."""
+        while isinstance(value.owner, Operation) and value.owner in self.views:
+            value = value.owner.operands[0]
+        return value
 
     def consider(self, producer: Operation, consumer: Operation) -> None:
         """Merges the two ops' groups where a rule allows it, and records the decision."""
@@ -180,6 +208,8 @@ class Grouping:
         if p is c:
             return
         reason, missing = self.judge(p, c, producer, consumer)
+        if reason in TAKEN and not any(v.owner is producer for v in consumer.operands):
+            reason = Reason.MOVEMENT  # a view stands between them
         self.decisions.append(Decision(producer, consumer, reason, missing))
         if reason in TAKEN:
             self.merge(p, c)
@@ -245,7 +275,7 @@ class Grouping:
             if not self.used_only_in(p, c) and (c.closed or not self.outputs_fit(p, c, consumer)):
                 return Reason.USERS, None
             if c.rows is not None and any(
-                kind_of(op) is Kind.MOVEMENT and not is_view(op) and type(op) not in INDEX_MAPS for op in p.ops
+                kind_of(op) is Kind.MOVEMENT and not self.is_view(op) and type(op) not in INDEX_MAPS for op in p.ops
             ):
                 return Reason.MOVEMENT, None
             if self.is_costly(p) and not self.same_volume(space(p), space_of(consumer, reads=True)):
@@ -314,7 +344,7 @@ class Grouping:
         return all(self.inside(u.operation, p, c) for op in p.ops for r in op.results for u in r.uses)
 
     def is_costly(self, group: Group) -> bool:
-        work = [op for op in group.ops if not is_view(op)]
+        work = [op for op in group.ops if not self.is_view(op)]
         return len(work) > 4 or any(type(op) in TRANSCENDENTAL for op in work)
 
     def unequal(self, left: Sequence[Dim], right: Sequence[Dim]) -> str | None:

@@ -33,15 +33,13 @@ from xdsl.printer import Printer
 
 from ..dialects import dims, kernel, onnx
 from ..dialects.dims import Dim, ShapeAttr, dims_of
-from ..semantics.facts import Facts
+from ..semantics.facts import Contradiction, Facts
 from ..semantics.kinds import Kind, is_view, kind_of
-from ..semantics.known import constant_value
 from .driver import ORIGIN, PATTERN, origins_of, set_origins
 from .found_sizes import FOUND, bound_by_execution, most_of
-from .group import INDEX_MAPS, TAKEN, Decision, Group, Grouping, inputs_of, symbols_of
-
-KEPT_IN_KERNEL = 64
-"""A constant of at most so many elements is part of the kernels that read it."""
+from .group import INDEX_MAPS, TAKEN, WITH_EPILOGUE, Decision, Group, Grouping, inputs_of, symbols_of
+from .pass_views import pass_views
+from .views import is_stretch, is_whole, offsets_of, small_constant
 
 PATTERNS = "kernel.patterns"
 """The attribute of a kernel that names the rewrite patterns that made operators of it."""
@@ -77,7 +75,7 @@ def outline(
     """
     main = next(f for f in module.body.block.ops if isinstance(f, FuncOp) and f.sym_name.data == "main")
     state = Outliner(module, native, facts or Facts(), fuse)
-    state.run_block(main.body.block)
+    state.run_block(main.body.block, state.facts)
     refused = [refusal(d) for d in state.decisions if d.reason not in TAKEN]
     main.attributes["kernel.refused"] = ArrayAttr(refused)
     for function in state.functions.values():
@@ -108,16 +106,17 @@ class Outliner:
     names: dict[str, int] = field(default_factory=dict[str, int])
     decisions: list[Decision] = field(default_factory=list[Decision])
 
-    def run_block(self, block: Block) -> None:
+    def run_block(self, block: Block, facts: Facts) -> None:
         for op in block.ops:
             if isinstance(op, onnx.CustomOp):
                 continue  # its region is a body of scalars
             for region in op.regions:
                 for inner in region.blocks:
-                    self.run_block(inner)
+                    self.run_block(inner, with_guards_of(inner, facts))
         if self.fuse:
             sink_index_maps(block)
-        grouping = Grouping(block, self.native, self.facts, self.fuse)
+            pass_views(block, WITH_EPILOGUE)
+        grouping = Grouping(block, self.native, facts, self.fuse)
         grouping.run()
         order = grouping.in_order()
         taken: dict[int, list[Decision]] = {}
@@ -132,49 +131,50 @@ class Outliner:
                 block.add_op(op)
         for unit in order:
             if isinstance(unit, Group):
-                self.outline_group(unit, taken.get(id(unit), []))
+                self.outline_group(unit, taken.get(id(unit), []), facts)
+            elif unit in grouping.views:
+                self.show(unit, facts)
         drop_dead_constants(block)
 
-    def outline_group(self, group: Group, taken: list[Decision]) -> None:
+    def outline_group(self, group: Group, taken: list[Decision], facts: Facts) -> None:
         """Peels the views at the border into `kernel.view`s; what is left becomes a call."""
         ops = list(group.ops)
-        changed = True
-        while changed:
-            changed = False
-            members = set(ops)
-            for op in list(ops):
-                if not is_view(op) or len(op.results) != 1:
-                    continue
-                source = op.operands[0]
-                at_entry = not (isinstance(source.owner, Operation) and source.owner in members)
-                at_exit = all(use.operation not in members for use in op.results[0].uses)
-                if at_entry or at_exit:
-                    if at_entry and not self.can_view(source):
-                        continue
-                    ops.remove(op)
-                    view = kernel.ViewOp(source, op.results[0].type)
-                    self.replace(op, view, after=None if at_entry else ops[-1] if ops else None)
-                    changed = True
-                    break
+        while (op := self.next_at_border(ops, facts)) is not None:
+            ops.remove(op)
+            self.show(op, facts)
         if ops:
             self.call(ops, taken)
 
-    def can_view(self, source: SSAValue) -> bool:
-        """A small constant is copied into the kernel with its view; everything else can be viewed in place."""
-        return small_constant(source) is None
+    def next_at_border(self, ops: list[Operation], facts: Facts) -> Operation | None:
+        """An op of the group that stays in the caller as a view: the first in front of all others, or behind them."""
+        members = set(ops)
+        for op in ops:
+            if not op.operands or not is_stretch(op, facts) or small_constant(source := op.operands[0]) is not None:
+                continue
+            if source.owner not in members:
+                if is_whole(op, facts) or reads_alone(op, members):
+                    return op
+            elif is_whole(op, facts) and all(use.operation not in members for use in op.results[0].uses):
+                return op
+        return None
 
-    def replace(self, op: Operation, new: Operation, after: Operation | None) -> None:
+    def show(self, op: Operation, facts: Facts) -> None:
+        """Puts a `kernel.view` in place of each result of an op that moves no element."""
+        offsets = offsets_of(op, facts)
         block = op.parent
-        assert block is not None
-        set_origins(new, origins_of(op))
-        copy_names(op, new)
-        if after is None:
-            block.insert_op_before(new, op)
-        else:
-            block.insert_op_after(new, after)
-        for old, result in zip(op.results, new.results, strict=True):
-            result.name_hint = old.name_hint
-            old.replace_all_uses_with(result)
+        assert offsets is not None and block is not None
+        whole = is_whole(op, facts)
+        source = op.operands[0]
+        for result, offset in zip(op.results, offsets, strict=True):
+            if not list(result.uses):
+                continue
+            view = kernel.ViewOp(source, result.type, None if whole else offset)
+            set_origins(view, origins_of(op))
+            if (name := onnx.value_name(result)) is not None:
+                view.attributes["onnx.names"] = ArrayAttr([StringAttr(name)])
+            block.insert_op_before(view, op)
+            view.result.name_hint = result.name_hint
+            result.replace_all_uses_with(view.result)
         op.detach()
         op.erase()
 
@@ -268,6 +268,25 @@ def patterns_of(function: FuncOp) -> set[str]:
     return {p.data for p in found if isinstance(p, StringAttr)} if isinstance(found, ArrayAttr) else set()
 
 
+def with_guards_of(block: Block, facts: Facts) -> Facts:
+    """The facts, and those that the guards of a region check before anything that relies on them runs."""
+    guards = [op for op in block.ops if isinstance(op, dims.AssumeOp)]
+    if not guards:
+        return facts
+    inner = facts.copy()
+    for guard in guards:
+        try:
+            inner.assume(guard.condition.data)
+        except Contradiction:
+            return facts  # the branch cannot run
+    return inner
+
+
+def reads_alone(op: Operation, members: set[Operation]) -> bool:
+    """Whether no other op of the group reads what the op is a part of."""
+    return all(use.operation is op or use.operation not in members for use in op.operands[0].uses)
+
+
 def sink_index_maps(block: Block) -> None:
     """Gives each reader of a pure index map a copy of its own, so that all can read through it: a copy costs nothing.
 
@@ -297,17 +316,6 @@ def root_op(op: Operation, block: Block | None) -> Operation:
     while at is not None and at.parent is not block:
         at = at.parent_op()
     return at if at is not None else op
-
-
-def small_constant(value: SSAValue) -> Operation | None:
-    """The op that makes the value, if it is small and known, so that kernels hold it themselves."""
-    owner = value.owner
-    if isinstance(owner, dims.TensorOp):
-        return owner
-    if isinstance(owner, (onnx.ConstantOp, onnx.InitializerOp)) and "overridable" not in owner.properties:
-        array = constant_value(value)
-        return owner if array is not None and array.size <= KEPT_IN_KERNEL else None
-    return None
 
 
 def copy_names(old: Operation, new: Operation) -> None:

@@ -7,6 +7,7 @@ Runs a module as imported and upgraded, with or without inference, and at the ke
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import zip_longest
@@ -392,7 +393,11 @@ class Interpreter:
     def run_view(self, op: Operation, frame: Frame) -> Sequence[Value]:
         assert isinstance(op, kernel.ViewOp)
         source = cast("Array", frame.get(op.source))
-        return [source.reshape([frame.need(dim) for dim in dims.dims_of(op.result)])]
+        sizes = [frame.need(dim) for dim in dims.dims_of(op.result)]
+        if op.offset is not None:
+            offset = frame.need(op.offset.data[0])
+            source = source.reshape(-1)[offset : offset + math.prod(sizes)]
+        return [source.reshape(sizes)]
 
     def run_dims(self, op: Operation, frame: Frame) -> Sequence[Value]:
         assert isinstance(op, dims.TensorOp)
