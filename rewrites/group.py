@@ -10,54 +10,29 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
-from enum import StrEnum
+from dataclasses import dataclass, field, replace
 
 from xdsl.dialects.builtin import TensorType
 from xdsl.ir import Block, Operation, SSAValue
 
 from ..dialects import dims, onnx
 from ..dialects.dims import Dim, ShapeAttr, dims_of
+from ..dialects.dims.expression import DimError
+from ..semantics.conditions import Condition
 from ..semantics.facts import Facts
 from ..semantics.kinds import TRANSCENDENTAL, Kind, kind_of, reduced_axes
 from .found_sizes import bound_by_execution, most_of
-from .views import is_stretch, is_whole, small_constant
+from .reasons import TAKEN, Decision, Reason
+from .views import is_stretch, is_whole, product, small_constant
 
 MAX_OPS = 96
 MAX_INPUTS = 32
 MAX_CONCAT = 8
 MAX_EPILOGUE = 32
-
-
-class Reason(StrEnum):
-    """Why two operators share a kernel, or why they do not."""
-
-    PRODUCER = "the producer is computed where it is read"
-    EPILOGUE = "the consumer runs in the template's epilogue"
-    ROWS = "both run row by row over the same rows"
-    SHAPE = "the iteration spaces are not known to be equal"
-    TEMPLATE_INPUT = "the template reads its operand from memory"
-    RECOMPUTE = "the producer would be computed more than once"
-    USERS = "the producer's value is also needed elsewhere, in another shape"
-    CYCLE = "a third kernel stands between them"
-    AXES = "the reduced axes are not the trailing ones"
-    MOVEMENT = "a movement operator cannot run in this group"
-    WINDOW = "a window reads each element several times"
-    SIZE = "the kernel would have too many operators or operands"
-    TWO_TEMPLATES = "each of them is a template"
-
-
-TAKEN = frozenset((Reason.PRODUCER, Reason.EPILOGUE, Reason.ROWS))
-
-
-@dataclass(frozen=True)
-class Decision:
-    """What was decided for one pair; `missing` is a fact that, given as an assumption, would let it fuse."""
-
-    producer: Operation
-    consumer: Operation
-    reason: Reason
-    missing: str | None = None
+MAX_ROUNDS = 4
+"""A merge can make room for another; past so many looks at all pairs, what is left stays apart."""
+MAX_FACTS = 3
+"""A pair that lacks more facts than these is not worth assuming them."""
 
 
 @dataclass(eq=False)
@@ -82,7 +57,12 @@ class Grouping:
     facts: Facts
     fuse: bool = True
     group_of: dict[Operation, Group] = field(default_factory=dict[Operation, Group])
-    decisions: list[Decision] = field(default_factory=list[Decision])
+    taken: list[Decision] = field(default_factory=list[Decision])
+    refused: dict[tuple[Operation, Operation], Decision] = field(
+        default_factory=dict[tuple[Operation, Operation], Decision]
+    )
+    grantable: frozenset[str] = frozenset()
+    """The symbols that a caller can assume something of."""
     index: dict[Operation, int] = field(default_factory=dict[Operation, int])
     binders: dict[str, Operation] = field(default_factory=dict[str, Operation])
     views: set[Operation] = field(default_factory=set[Operation])
@@ -108,16 +88,31 @@ class Grouping:
                 if self.is_border_view(op):
                     self.views.add(op)
                     del self.group_of[op]
-            for op in grouped:
-                for producer in self.producers(op):
-                    self.consider(producer, op)
+            for _ in range(MAX_ROUNDS):
+                self.refused.clear()
+                merged = [self.consider(producer, op) for op in grouped for producer in self.producers(op)]
+                if not any(merged):
+                    break
+        self.leave_views(grouped)
+        self.settle([op for op in grouped if op in self.group_of])
         for op in grouped:
             if op in self.group_of:
                 self.group_of[op].ops.sort(key=self.index.__getitem__)
 
+    def leave_views(self, grouped: Sequence[Operation]) -> None:
+        """Groups that move no element at all are no kernels."""
+        for op in grouped:
+            if op in self.group_of and all(self.moves_nothing(member) for member in self.group_of[op].ops):
+                for member in self.group_of[op].ops:
+                    self.views.add(member)
+                    del self.group_of[member]
+
+    def moves_nothing(self, op: Operation) -> bool:
+        return bool(op.operands) and is_stretch(op, self.facts) and small_constant(op.operands[0]) is None
+
     def is_border_view(self, op: Operation) -> bool:
         """Whether an op only shows a part of what no loop computes: an input, a template's result, another view."""
-        if not op.operands or not is_stretch(op, self.facts) or small_constant(op.operands[0]) is not None:
+        if not self.moves_nothing(op):
             return False
         owner = op.operands[0].owner
         return not isinstance(owner, Operation) or owner not in self.group_of or self.has_anchor(owner)
@@ -150,7 +145,7 @@ class Grouping:
             if self.live_values(inside) == [op.results[0]]:
                 taken = len(members) - 1
         for op in members[1 : taken + 1]:
-            self.decisions.append(Decision(anchor, op, Reason.EPILOGUE))
+            self.taken.append(Decision(anchor, op, Reason.EPILOGUE))
             self.merge(self.group_of[anchor], self.group_of[op])
 
     def users_of(self, op: Operation) -> list[tuple[int, Operation]]:
@@ -202,17 +197,86 @@ class Grouping:
             value = value.owner.operands[0]
         return value
 
-    def consider(self, producer: Operation, consumer: Operation) -> None:
-        """Merges the two ops' groups where a rule allows it, and records the decision."""
+    def consider(self, producer: Operation, consumer: Operation) -> bool:
+        """Merges the two ops' groups where a rule allows it, and records the decision; says whether it merged."""
         p, c = self.group_of[producer], self.group_of[consumer]
         if p is c:
-            return
+            return False
+        reason, missing = self.judge_pair(p, c, producer, consumer)
+        decision = Decision(producer, consumer, reason, missing)
+        if reason not in TAKEN:
+            self.refused[producer, consumer] = decision
+            return False
+        self.taken.append(decision)
+        self.merge(p, c)
+        return True
+
+    def judge_pair(self, p: Group, c: Group, producer: Operation, consumer: Operation) -> tuple[Reason, str | None]:
         reason, missing = self.judge(p, c, producer, consumer)
         if reason in TAKEN and not any(v.owner is producer for v in consumer.operands):
-            reason = Reason.MOVEMENT  # a view stands between them
-        self.decisions.append(Decision(producer, consumer, reason, missing))
-        if reason in TAKEN:
-            self.merge(p, c)
+            return Reason.MOVEMENT, None  # a view stands between them
+        return reason, missing
+
+    def settle(self, grouped: Sequence[Operation]) -> None:
+        """Leaves a decision for each pair of neighbours that stay apart, with the facts that would join them."""
+        apart: dict[tuple[Operation, Operation], Decision] = {}
+        for op in grouped:
+            for producer in self.producers(op):
+                if self.group_of[producer] is self.group_of[op]:
+                    continue
+                decision = self.refused.get((producer, op))
+                if decision is None:
+                    reason = self.judge_pair(self.group_of[producer], self.group_of[op], producer, op)[0]
+                    decision = Decision(producer, op, Reason.UNFUSED if reason in TAKEN else reason)
+                apart[producer, op] = self.with_facts(decision) if self.fuse else decision
+        self.refused = apart
+
+    def with_facts(self, decision: Decision) -> Decision:
+        """The decision with all that a caller must assume so that the pair fuses, or without where nothing would."""
+        missing = self.facts_to_fuse(decision) or self.facts_to_view(decision)
+        return replace(decision, missing=missing)
+
+    def facts_to_fuse(self, decision: Decision) -> str | None:
+        """The facts with which a rule takes the pair, found one after the other."""
+        p, c = self.group_of[decision.producer], self.group_of[decision.consumer]
+        known, missing, needed = self.facts, decision.missing, list[str]()
+        try:
+            while missing and len(needed) < MAX_FACTS and self.can_assume(missing):
+                needed.append(missing)
+                self.facts = with_assumptions(known, needed)
+                reason, missing = self.judge_pair(p, c, decision.producer, decision.consumer)
+                if reason in TAKEN:
+                    return None if self.is_empty(decision) else " and ".join(needed)
+        except DimError:
+            pass  # they contradict what is known
+        finally:
+            self.facts = known
+        return None
+
+    def is_empty(self, decision: Decision) -> bool:
+        """Whether, with what is assumed, there is nothing to compute: no reason to fuse."""
+        volume = product(dims_of(decision.consumer.results[0])) * product(dims_of(decision.producer.results[0]))
+        return self.facts.prove_eq(volume, 0).answer is True
+
+    def facts_to_view(self, decision: Decision) -> str | None:
+        """A size of 1 with which one of the two moves no element, so that it is a view and no kernel."""
+        for op in (decision.consumer, decision.producer):
+            if kind_of(op) is not Kind.MOVEMENT or len(self.group_of[op].ops) > 1:
+                continue
+            for d in dims_of(op.operands[0]):
+                condition = f"{d} == 1"
+                if d.is_const or not self.can_assume(condition):
+                    continue
+                try:
+                    if is_stretch(op, with_assumptions(self.facts, [condition])):
+                        return condition
+                except DimError:
+                    continue
+        return None
+
+    def can_assume(self, condition: str) -> bool:
+        parsed = Condition.parse(condition)
+        return parsed.left.symbols | parsed.right.symbols <= self.grantable
 
     def merge(self, p: Group, c: Group) -> None:
         merged = p if p.anchor is not None or len(p.ops) >= len(c.ops) else c
@@ -278,8 +342,11 @@ class Grouping:
                 kind_of(op) is Kind.MOVEMENT and not self.is_view(op) and type(op) not in INDEX_MAPS for op in p.ops
             ):
                 return Reason.MOVEMENT, None
-            if self.is_costly(p) and not self.same_volume(space(p), space_of(consumer, reads=True)):
-                return Reason.RECOMPUTE, None
+            if (
+                self.is_costly(p)
+                and (missing := self.other_volume(space(p), space_of(consumer, reads=True))) is not None
+            ):
+                return Reason.RECOMPUTE, missing
             return Reason.PRODUCER, None
         if p.closed or c.closed:
             if c.rows is not None or c.closed or any(kind_of(op) is not Kind.POINTWISE for op in c.ops):
@@ -317,8 +384,8 @@ class Grouping:
                     return Reason.USERS, missing
             if any(kind_of(op) is Kind.MOVEMENT for op in c.ops):
                 return Reason.USERS, None
-        if self.is_costly(p) and not self.same_volume(space(p), goal):
-            return Reason.RECOMPUTE, None
+        if self.is_costly(p) and (missing := self.other_volume(space(p), goal)) is not None:
+            return Reason.RECOMPUTE, missing
         if isinstance(consumer, (onnx.GatherOp, onnx.GatherElementsOp, onnx.GatherNDOp)) and self.is_costly(p):
             return Reason.RECOMPUTE, None
         return Reason.PRODUCER, None
@@ -359,15 +426,9 @@ class Grouping:
                 return "" if proof.answer is False else (proof.missing or f"{a} == {b}")
         return None
 
-    def same_volume(self, left: Sequence[Dim], right: Sequence[Dim]) -> bool:
-        one = dims.as_dim(1)
-        a = one
-        for d in left:
-            a = a * d
-        b = one
-        for d in right:
-            b = b * d
-        return a is b or self.facts.prove_eq(a, b).answer is True
+    def other_volume(self, left: Sequence[Dim], right: Sequence[Dim]) -> str | None:
+        """None where both have as many elements; else the fact that would make it so (empty: they differ)."""
+        return self.unequal([product(left)], [product(right)])
 
     def needs(self, op: Operation) -> list[Operation]:
         """The ops of this block that must run before `op`: producers, those of values its regions capture, binders."""
@@ -437,6 +498,14 @@ class Grouping:
                     heapq.heappush(ready, f)
         assert len(order) == len(units), "the groups of a block form a cycle"
         return order
+
+
+def with_assumptions(facts: Facts, conditions: Sequence[str]) -> Facts:
+    """The facts and these; raises DimError where they cannot all hold."""
+    more = facts.copy()
+    for condition in conditions:
+        more.assume(condition)
+    return more
 
 
 INDEX_MAPS: frozenset[type[Operation]] = frozenset((

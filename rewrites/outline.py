@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from io import StringIO
 from typing import ClassVar
@@ -37,8 +37,9 @@ from ..semantics.facts import Contradiction, Facts
 from ..semantics.kinds import Kind, is_view, kind_of
 from .driver import ORIGIN, PATTERN, origins_of, set_origins
 from .found_sizes import FOUND, bound_by_execution, most_of
-from .group import INDEX_MAPS, TAKEN, WITH_EPILOGUE, Decision, Group, Grouping, inputs_of, symbols_of
+from .group import INDEX_MAPS, WITH_EPILOGUE, Group, Grouping, bound_symbols, inputs_of, symbols_of
 from .pass_views import pass_views
+from .reasons import Decision
 from .views import is_stretch, is_whole, offsets_of, small_constant
 
 PATTERNS = "kernel.patterns"
@@ -74,24 +75,57 @@ def outline(
     a hosted op.  `fuse=False` gives every op a kernel of its own.
     """
     main = next(f for f in module.body.block.ops if isinstance(f, FuncOp) and f.sym_name.data == "main")
-    state = Outliner(module, native, facts or Facts(), fuse)
-    state.run_block(main.body.block, state.facts)
-    refused = [refusal(d) for d in state.decisions if d.reason not in TAKEN]
-    main.attributes["kernel.refused"] = ArrayAttr(refused)
+    state = Outliner(module, native, facts or Facts(), fuse, grantable_symbols(main.body.block))
+    state.run_block(main.body.block, with_guards_of(main.body.block, state.facts))
+    main.attributes["kernel.refused"] = ArrayAttr([refusal(d) for d in state.refused])
     for function in state.functions.values():
         module.body.block.add_op(function)
 
 
 def refusal(decision: Decision) -> DictionaryAttr:
     """A refused fusion as an attribute: node ids of both ops, the reason, and the missing fact if there is one."""
-    entries: dict[str, Attribute] = {
-        "producer": decision.producer.attributes.get(ORIGIN, StringAttr("")),
-        "consumer": decision.consumer.attributes.get(ORIGIN, StringAttr("")),
-        "reason": StringAttr(decision.reason.name.lower()),
-    }
+    return DictionaryAttr(
+        {
+            "producer": decision.producer.attributes.get(ORIGIN, StringAttr("")),
+            "consumer": decision.consumer.attributes.get(ORIGIN, StringAttr("")),
+            **reason_of(decision),
+        }
+    )
+
+
+def reason_of(decision: Decision) -> dict[str, Attribute]:
+    """The reason and the missing fact as attributes."""
+    entries: dict[str, Attribute] = {"reason": StringAttr(decision.reason.name.lower())}
     if decision.missing:
         entries["missing"] = StringAttr(decision.missing)
-    return DictionaryAttr(entries)
+    return entries
+
+
+def apart_of(decisions: Iterable[tuple[int, Decision]]) -> ArrayAttr[DictionaryAttr]:
+    """Why a kernel is apart from each of those that it reads, by their numbers: the decision that a fact would turn."""
+    found: dict[int, Decision] = {}
+    for number, decision in decisions:
+        if number not in found or (decision.missing and not found[number].missing):
+            found[number] = decision
+    return ArrayAttr([DictionaryAttr({"from": IntegerAttr(n, i64), **reason_of(d)}) for n, d in found.items()])
+
+
+def grantable_symbols(block: Block) -> frozenset[str]:
+    """The symbols that are known in `main` itself, so that a caller's assumption on them can be checked."""
+    found = {s for op in block.ops for s in bound_symbols(op)}
+    for argument in block.args:
+        if isinstance(argument.type, TensorType):
+            found.update(s for d in dims_of(argument) for s in d.symbols)
+    return frozenset(found)
+
+
+@dataclass
+class Record:
+    """A group's number, unique in the module, and the decisions on it: fusions taken, and why neighbours are apart."""
+
+    number: int
+    taken: list[Decision] = field(default_factory=list[Decision])
+    apart: list[tuple[int, Decision]] = field(default_factory=list[tuple[int, Decision]])
 
 
 @dataclass
@@ -102,9 +136,11 @@ class Outliner:
     native: Callable[[Operation], str | None]
     facts: Facts
     fuse: bool
+    grantable: frozenset[str]
     functions: dict[str, FuncOp] = field(default_factory=dict[str, FuncOp])
     names: dict[str, int] = field(default_factory=dict[str, int])
-    decisions: list[Decision] = field(default_factory=list[Decision])
+    refused: list[Decision] = field(default_factory=list[Decision])
+    calls: int = 0
 
     def run_block(self, block: Block, facts: Facts) -> None:
         for op in block.ops:
@@ -116,14 +152,18 @@ class Outliner:
         if self.fuse:
             sink_index_maps(block)
             pass_views(block, WITH_EPILOGUE)
-        grouping = Grouping(block, self.native, facts, self.fuse)
+        grouping = Grouping(block, self.native, facts, self.fuse, grantable=self.grantable)
         grouping.run()
         order = grouping.in_order()
-        taken: dict[int, list[Decision]] = {}
-        for decision in grouping.decisions:
-            if decision.reason in TAKEN:
-                taken.setdefault(id(grouping.group_of[decision.consumer]), []).append(decision)
-        self.decisions.extend(d for d in grouping.decisions)
+        self.refused.extend(grouping.refused.values())
+        records = {id(unit): Record(self.calls + at) for at, unit in enumerate(order) if isinstance(unit, Group)}
+        self.calls += len(order)
+        for decision in grouping.taken:
+            if (group := grouping.group_of.get(decision.consumer)) is not None:  # else it became a view
+                records[id(group)].taken.append(decision)
+        for decision in grouping.refused.values():
+            number = records[id(grouping.group_of[decision.producer])].number
+            records[id(grouping.group_of[decision.consumer])].apart.append((number, decision))
         for unit in order:  # everything moves to the block's end in its new order
             members = unit.ops if isinstance(unit, Group) else [unit]
             for op in members:
@@ -131,19 +171,19 @@ class Outliner:
                 block.add_op(op)
         for unit in order:
             if isinstance(unit, Group):
-                self.outline_group(unit, taken.get(id(unit), []), facts)
+                self.outline_group(unit, records[id(unit)], facts)
             elif unit in grouping.views:
                 self.show(unit, facts)
         drop_dead_constants(block)
 
-    def outline_group(self, group: Group, taken: list[Decision], facts: Facts) -> None:
+    def outline_group(self, group: Group, record: Record, facts: Facts) -> None:
         """Peels the views at the border into `kernel.view`s; what is left becomes a call."""
         ops = list(group.ops)
         while (op := self.next_at_border(ops, facts)) is not None:
             ops.remove(op)
             self.show(op, facts)
         if ops:
-            self.call(ops, taken)
+            self.call(ops, record)
 
     def next_at_border(self, ops: list[Operation], facts: Facts) -> Operation | None:
         """An op of the group that stays in the caller as a view: the first in front of all others, or behind them."""
@@ -178,7 +218,7 @@ class Outliner:
         op.detach()
         op.erase()
 
-    def call(self, ops: list[Operation], taken: list[Decision]) -> None:
+    def call(self, ops: list[Operation], record: Record) -> None:
         members = set(ops)
         inputs: list[SSAValue] = []
         constants: dict[SSAValue, Operation] = {}
@@ -207,7 +247,7 @@ class Outliner:
             function.attributes["kernel.key"] = StringAttr(key)
             function.attributes["kernel.fused"] = ArrayAttr(
                 [DictionaryAttr({"producer": StringAttr(label(d.producer)), "consumer": StringAttr(label(d.consumer)),
-                                 "reason": StringAttr(d.reason.name.lower())}) for d in taken]
+                                 "reason": StringAttr(d.reason.name.lower())}) for d in record.taken]
             )  # fmt: skip
             function.attributes["kernel.ops"] = ArrayAttr([StringAttr(label(op)) for op in ops])
             self.functions[key] = function
@@ -217,6 +257,8 @@ class Outliner:
         if most:
             call.attributes["dims.binds"] = ArrayAttr([StringAttr(s) for s in most])
             call.attributes["dims.upper"] = ShapeAttr(tuple(most.values()))
+        call.attributes["kernel.number"] = IntegerAttr(record.number, i64)
+        call.attributes["kernel.apart"] = apart_of(record.apart)
         set_origins(call, {i for op in ops for i in origins_of(op)})
         nodes = [min(origins_of(op), default=-1) for op in kernel.operators_of(function.body.block)]
         call.attributes[kernel.NODES] = DenseArrayBase.from_list(i64, nodes)
@@ -269,16 +311,15 @@ def patterns_of(function: FuncOp) -> set[str]:
 
 
 def with_guards_of(block: Block, facts: Facts) -> Facts:
-    """The facts, and those that the guards of a region check before anything that relies on them runs."""
-    guards = [op for op in block.ops if isinstance(op, dims.AssumeOp)]
-    if not guards:
-        return facts
+    """The facts, and those that the block's guards check before anything that relies on them runs."""
     inner = facts.copy()
-    for guard in guards:
-        try:
-            inner.assume(guard.condition.data)
-        except Contradiction:
-            return facts  # the branch cannot run
+    for guard in block.ops:
+        if isinstance(guard, dims.AssumeOp):
+            try:
+                if not inner.prove(guard.condition.data):
+                    inner.assume(guard.condition.data)
+            except Contradiction:
+                return facts  # the branch cannot run
     return inner
 
 

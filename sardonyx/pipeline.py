@@ -90,7 +90,8 @@ def _assume(state: State) -> None:
     ranges = [f"{low} <= {name}" for name, low, _ in state.options.dims]
     ranges += [f"{name} <= {high}" for name, _, high in state.options.dims]
     block = main_of(state.module).body.block
-    for condition in reversed((*state.options.assume, *ranges)):
+    given = [part.strip() for text in state.options.assume for part in text.split(" and ")]
+    for condition in reversed((*given, *ranges)):
         op = dims.AssumeOp(condition, ASSUMED)
         if block.first_op is not None:
             block.insert_op_before(op, block.first_op)

@@ -278,7 +278,8 @@ class Facts:
         if a is b:
             return _YES
         d = _expand(self.known(a - b))
-        if d is ZERO:
+        # of a difference's normal form an equation's leading term can be gone: b - min(b, c) is max(b, c) - c
+        if d is ZERO or self.known(a) is self.known(b):
             return _YES
         if self._is_nonnegative(d - 1) or self._is_nonnegative(-d - 1) or _never_zero(d):
             return _NO

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, cast
 
-from xdsl.dialects.builtin import ArrayAttr, DenseArrayBase, DictionaryAttr, ModuleOp, StringAttr
+from xdsl.dialects.builtin import ArrayAttr, DenseArrayBase, DictionaryAttr, IntegerAttr, ModuleOp, StringAttr
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Attribute, Operation
 
 from ..dialects import dims, kernel, onnx
 from ..dialects.dims import ShapeAttr
 from ..lowering.choices import schedule_of
-from ..rewrites.group import Reason
+from ..rewrites.reasons import Reason
 
 NOT_HOSTED = (
     kernel.CallOp, kernel.ViewOp, onnx.InitializerOp, onnx.ConstantOp, onnx.YieldOp, onnx.IfOp, onnx.LoopOp,
@@ -52,6 +52,7 @@ def explain(module: ModuleOp) -> dict[str, Any]:
         "kernels": calls,
         "functions": explain_functions(module),
         "refused": list(explain_refusals(module, main)),
+        "pairs": explain_pairs(main),
         "hosted": hosted,
         "guards": [{"condition": str(op.condition.data), "why": str(op.why.data) if op.why else ""} for op in guards],
     }
@@ -109,18 +110,69 @@ def explain_functions(module: ModuleOp) -> dict[str, Any]:
     return found
 
 
+def explain_pairs(main: FuncOp) -> list[dict[str, Any]]:
+    """For each two calls of which one reads what the other made: their places in `kernels`, and why they are two.
+
+    `missing`, where it is there, is what `assume=` must be given so that they become one.
+    """
+    calls = [op for op in main.walk() if isinstance(op, kernel.CallOp)]
+    place = {op: at for at, op in enumerate(calls)}
+    pairs: list[dict[str, Any]] = []
+    for consumer in calls:
+        reasons = apart_reasons(consumer)
+        for producer in producers_of(consumer):
+            entry: dict[str, Any] = {"producer": place[producer], "consumer": place[consumer]}
+            if producer.parent is not consumer.parent:
+                entry |= {"reason": Reason.CONTROL.name.lower(), "why": Reason.CONTROL.value}
+            else:
+                entry |= reasons[number_of(producer)]
+            pairs.append(entry)
+    return pairs
+
+
+def producers_of(call: kernel.CallOp) -> list[kernel.CallOp]:
+    """The calls whose results a call reads, as they are or through views, each once."""
+    found: dict[kernel.CallOp, None] = {}
+    for value in call.inputs:
+        while isinstance(value.owner, kernel.ViewOp):
+            value = value.owner.source
+        if isinstance(value.owner, kernel.CallOp):
+            found.setdefault(value.owner)
+    return list(found)
+
+
+def number_of(call: kernel.CallOp) -> int:
+    number = call.attributes["kernel.number"]
+    assert isinstance(number, IntegerAttr)
+    return number.value.data
+
+
+def apart_reasons(call: kernel.CallOp) -> dict[int, dict[str, str]]:
+    """Why a call is apart from each that it reads, by the number of that."""
+    found: dict[int, dict[str, str]] = {}
+    apart = call.attributes.get("kernel.apart")
+    for entry in apart if isinstance(apart, ArrayAttr) else ():
+        data = cast(DictionaryAttr, entry).data
+        found[cast("IntegerAttr[Any]", data["from"]).value.data] = reason_row(data)
+    return found
+
+
+def reason_row(data: Mapping[str, Attribute]) -> dict[str, str]:
+    """A reason's name and sentence, and the missing fact."""
+    reason = cast(StringAttr, data["reason"]).data
+    row = {"reason": reason, "why": str(Reason[reason.upper()].value)}
+    if "missing" in data:
+        row["missing"] = cast(StringAttr, data["missing"]).data
+    return row
+
+
 def explain_refusals(module: ModuleOp, main: FuncOp) -> Iterable[dict[str, Any]]:
     """The pairs of adjacent operators that do not share a kernel, each with its reason."""
     refused = main.attributes.get("kernel.refused")
     for entry in refused if isinstance(refused, ArrayAttr) else ():
         data = cast(DictionaryAttr, entry).data
-        reason = cast(StringAttr, data["reason"]).data
-        row: dict[str, Any] = {
+        yield {
             "producer": node_names(module, data["producer"]),
             "consumer": node_names(module, data["consumer"]),
-            "reason": reason,
-            "why": str(Reason[reason.upper()].value),
+            **reason_row(data),
         }
-        if "missing" in data:
-            row["missing"] = cast(StringAttr, data["missing"]).data
-        yield row

@@ -199,3 +199,9 @@ def test_an_answer_takes_microseconds() -> None:
     for i in range(2, 502):
         facts.prove_eq(f"{i}*(N//2)*2 + M*K", f"{i}*N + 2*N*K")
     assert (perf_counter() - start) / 500 < 2e-3
+
+
+def test_equalities_are_proved_in_either_order() -> None:
+    facts = Facts(assumptions=["1 <= B", "min(B, 1000) == B"])
+    assert facts.prove_eq("8*B", "8*min(B, 1000)")
+    assert facts.prove_eq("8*min(B, 1000)", "8*B")

@@ -1,0 +1,41 @@
+"""Why operators share a kernel or do not: the closed set of reasons, and what is recorded of a pair."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from xdsl.ir import Operation
+
+
+class Reason(StrEnum):
+    """Why two operators share a kernel, or why they do not."""
+
+    PRODUCER = "the producer is computed where it is read"
+    EPILOGUE = "the consumer runs in the template's epilogue"
+    ROWS = "both run row by row over the same rows"
+    SHAPE = "the iteration spaces are not known to be equal"
+    TEMPLATE_INPUT = "the template reads its operand from memory"
+    RECOMPUTE = "the producer would be computed more than once"
+    USERS = "the producer's value is also needed elsewhere, in another shape"
+    CYCLE = "a third kernel stands between them"
+    AXES = "the reduced axes are not the trailing ones"
+    MOVEMENT = "a movement operator cannot run in this group"
+    WINDOW = "a window reads each element several times"
+    SIZE = "the kernel would have too many operators or operands"
+    TWO_TEMPLATES = "each of them is a template"
+    CONTROL = "control flow stands between them"
+    UNFUSED = "fusion is switched off"
+
+
+TAKEN = frozenset((Reason.PRODUCER, Reason.EPILOGUE, Reason.ROWS))
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What was decided for one pair; `missing` is a fact that, given as an assumption, would let it fuse."""
+
+    producer: Operation
+    consumer: Operation
+    reason: Reason
+    missing: str | None = None
