@@ -32,6 +32,7 @@ class Host:
     l2: int
     l3: int
     triple: str = "x86_64-unknown-linux-gnu"
+    plain: bool = False
 
 
 def default_threads() -> int:

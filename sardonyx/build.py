@@ -187,17 +187,13 @@ def prepack(module: ModuleOp, weights: WeightStore, target: Target, exact: bool 
 
     Works on kernels at the kernels and at the tensor level.  With `exact` no other algorithm is chosen for it.
     """
-    main = main_of(module)
-    calls: dict[str, list[CallOp]] = {}
-    for op in main.walk():
-        if isinstance(op, CallOp):
-            calls.setdefault(op.callee.string_value(), []).append(op)
+    calls, constants = calls_in(module), constant_operands(module)
     packed: dict[tuple[SSAValue, Layout], SSAValue] = {}
     for kernel in kernels_in(module):
         users = calls.get(name_of(kernel), [])
         if not isinstance(kernel, FuncOp) or not users or is_in_loops(kernel):
             continue
-        constant = [i for i in range(len(users[0].inputs)) if all(is_weight(c.inputs[i]) for c in users)]
+        constant = constants[name_of(kernel)]
         if not constant:
             continue
         tensor = kernel if is_lowered(kernel) else lower_to_tensor(kernel)
@@ -210,6 +206,23 @@ def prepack(module: ModuleOp, weights: WeightStore, target: Target, exact: bool 
         for call in users:
             for number, layout in layouts.items():
                 call.operands[number] = packed_constant(call.inputs[number], layout, weights, packed)
+
+
+def calls_in(module: ModuleOp) -> dict[str, list[CallOp]]:
+    """The calls in `main` and its regions, by kernel."""
+    calls: dict[str, list[CallOp]] = {}
+    for op in main_of(module).walk():
+        if isinstance(op, CallOp):
+            calls.setdefault(op.callee.string_value(), []).append(op)
+    return calls
+
+
+def constant_operands(module: ModuleOp) -> dict[str, list[int]]:
+    """For each kernel that is called, the operands that are constants at all its calls."""
+    return {
+        name: [i for i in range(len(users[0].inputs)) if all(is_weight(c.inputs[i]) for c in users)]
+        for name, users in calls_in(module).items()
+    }
 
 
 def is_weight(value: SSAValue) -> bool:

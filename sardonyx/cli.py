@@ -1,4 +1,4 @@
-"""The command line: `sardonyx run | compile | bench | inspect | explain | compare | infer | simplify | opt | cache`.
+"""The command line: `sardonyx run | compile | bench | tune | inspect | explain | compare | infer | simplify | ...`.
 
 Exit codes: 0 ok, 1 a check failed, 2 usage, 3 model or input error, 4 unsupported, 70 our bug.  Every command takes
 `--json`.  Only the command that runs imports what it needs, so `--help` is quick.
@@ -259,6 +259,35 @@ def bench_command(
     feeds = make_feeds(program.inputs, inputs, sizes)
     report = bench_model(model, program, feeds, seconds=seconds, threads=options.get("threads"))
     emit_result(report, as_json, render_bench(report))
+
+
+@cli.command("tune")
+@MODEL
+@click.option("--budget", default=60.0, show_default=True, metavar="SECONDS", help="About how long to measure.")
+@click.option("--size", "sizes", multiple=True, metavar="SYMBOL=N", help="The size of a symbol to measure at.")
+@click.option("--workers", default="processes", show_default=True, metavar="WHERE",
+              help="here, processes (a crash loses one job), or a Dask scheduler's address.")  # fmt: skip
+@click.option("--threads", type=click.IntRange(1), help="Threads to measure with.")
+@click.option("--assume", multiple=True, metavar="FACT", help='A guarded fact on sizes, such as "S == T".')
+@click.option("--exact", is_flag=True, help="As in `compile`: results are kept for that mode.")
+@click.option("--dry-run", is_flag=True, help="Measure, and keep nothing.")
+@JSON
+def tune_command(
+    model: Path, budget: float, sizes: tuple[str, ...], workers: str, threads: int | None, assume: tuple[str, ...],
+    exact: bool, dry_run: bool, as_json: bool,
+) -> None:  # fmt: skip
+    """Measure variants of MODEL's kernels here, and keep the fastest choices for later compilations."""
+    from .tuner import render_tuning, tune
+    from .workers import executor_named
+
+    with progress() as shown, executor_named(workers, timeout=max(60.0, budget)) as executor:
+        report = tune(
+            model, budget=budget, sizes=sizes, assume=assume, exact=exact, threads=threads, workers=executor,
+            progress=shown, keep=not dry_run,
+        )  # fmt: skip
+    emit_result(report, as_json, render_tuning(report))
+    if any(row["rejected"] for row in report["kernels"]):
+        sys.exit(CHECK_FAILED)
 
 
 @cli.command("infer")

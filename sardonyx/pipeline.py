@@ -16,7 +16,18 @@ from xdsl.dialects.builtin import ArrayAttr, ModuleOp, StringAttr, TensorType
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation
 
-from .build import name_of, not_lowered, prepack, refuses, scratch_text, signature, symbol_of, to_llvm, to_loops
+from .build import (
+    constant_operands,
+    name_of,
+    not_lowered,
+    prepack,
+    refuses,
+    scratch_text,
+    signature,
+    symbol_of,
+    to_llvm,
+    to_loops,
+)
 from .dialects import dims, onnx
 from .dialects.dims import parse_dims
 from .dialects.dims.expression import DimError
@@ -39,7 +50,7 @@ from .rewrites.simplify.redundancy import eliminate_dead_code
 from .rewrites.trees import LowerTrees
 from .rewrites.upgrade import upgrade_opset
 from .runtime.errors import CompilerBug, Error, InputError, UnsupportedError
-from .schedules import apply_schedules
+from .schedules import apply_schedules, tuned_key
 from .semantics.custom import CustomOperator, Operators, evaluator_of, meant_operators
 from .semantics.facts import Contradiction, Facts
 from .semantics.weights import WeightStore
@@ -204,7 +215,11 @@ def _outline(state: State) -> None:
 
 def _schedules(state: State) -> None:
     """Choices that are given, by the caller or by the tuner, onto their kernels."""
-    apply_schedules(state.kernels(), state.options.schedule, state.tuned if state.options.tuned else {})
+    kernels, keys = state.kernels(), dict[str, str]()
+    if state.tuned:
+        constants = constant_operands(state.module)
+        keys = {name_of(k): tuned_key(k, constants.get(name_of(k), ()), state.options.exact) for k in kernels}
+    apply_schedules(kernels, state.options.schedule, state.tuned, keys)
 
 
 def complete_origins(module: ModuleOp) -> None:

@@ -54,10 +54,17 @@ def schedule_text(given: Given | None) -> str:
     return json.dumps(schedules, sort_keys=True) if schedules else ""
 
 
-def apply_schedules(kernels: Sequence[FuncOp], text: str, tuned: Mapping[str, Schedule]) -> None:
+def tuned_key(kernel: FuncOp, constants: Sequence[int], exact: bool) -> str:
+    """What the tuner's results for a kernel are found by: algorithms also depend on which operands are constants."""
+    return f"{key_of(kernel)} {','.join(map(str, constants))}{' exact' if exact else ''}"
+
+
+def apply_schedules(
+    kernels: Sequence[FuncOp], text: str, tuned: Mapping[str, Schedule], tuned_keys: Mapping[str, str]
+) -> None:
     """Puts onto each kernel what is given for it; what the caller says goes before what the tuner found.
 
-    Raises InputError for a name that no kernel has.
+    `tuned_keys` are `tuned_key`s by the kernel's name.  Raises InputError for a name that no kernel has.
     """
     given: dict[str, Schedule] = json.loads(text) if text else {}
     known = {name for k in kernels for name in (k.sym_name.data, key_of(k))}
@@ -67,7 +74,7 @@ def apply_schedules(kernels: Sequence[FuncOp], text: str, tuned: Mapping[str, Sc
     for kernel in kernels:
         name, key = kernel.sym_name.data, key_of(kernel)
         every = of_its_parts(kernel, given[EVERY]) if EVERY in given else {}
-        schedule = merged([tuned.get(key, {}), every, given.get(key, {}), given.get(name, {})])
+        schedule = merged([tuned.get(tuned_keys.get(name, ""), {}), every, given.get(key, {}), given.get(name, {})])
         if schedule:
             kernel.attributes[SCHEDULE] = attribute(schedule)
 
