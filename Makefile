@@ -46,6 +46,8 @@ check: $(VENV)/stamp-check ## ruff, pyright (strict), import contracts, and what
 
 bench: $(VENV)/stamp-test ## kernels and models against their limits and peers, alone on the machine please
 	$(BIN)/python benchmarks/kernels.py
+	$(BIN)/python benchmarks/models.py
+	$(BIN)/python benchmarks/models.py --threads 2
 
 clean: ## remove what the other targets made
 	rm -rf $(VENV) build dist *.egg-info .pytest_cache .ruff_cache .hypothesis

@@ -1,4 +1,5 @@
-"""Speed of the convolution and matrix product templates on one thread, in GFLOP/s and percent of the FMA peak.
+"""Speed of the convolution and matrix product templates on one thread, in GFLOP/s and percent of the FMA peak, and of
+kernels that memory or elementary functions bound, in multiples of that bound (`memory_rows.py`).
 
     PYTHONPATH=. python benchmarks/kernels.py [--seconds 20] [--only conv]
 
@@ -10,11 +11,16 @@ them.
 The peak loop is independent FMA accumulators.  It is checked against a chain of dependent additions in the same loop,
 one a cycle: the fraction of 2 FMAs a cycle that it reaches is printed, and below 95 % the run does not count (exit 1).
 FLOPs are those of the direct form, so Winograd's rows pass the peak.
+
+A memory-bound row alternates with the copy of its bytes, on the same arrays, after both have run a few times: what they
+have in common, the caches' state and the machine's other users, is in both.  Medians, with the 10th and 90th
+percentile.
 """
 
 from __future__ import annotations
 
 import argparse
+import statistics
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -23,6 +29,7 @@ from math import prod
 
 import numpy as np
 from kernels_harness import Array, Kernel, arena, host_target, loops_kernel, peak_kernel
+from memory_rows import MEMORY, MOST_TIMES, MemoryRow, function_call, function_seconds
 from sardonyx.dialects.dims import as_dim
 from sardonyx.lowering.kernels import conv_plan, matmul, winograd
 from sardonyx.lowering.kernels.packing import pack_columns, pack_conv, pack_winograd
@@ -153,20 +160,69 @@ def measure(rows: Sequence[Row], seconds: float) -> tuple[list[float], float, fl
     return times, fastest, fastest / (cycles * peak.flops_a_cycle)
 
 
+def timed(call: Callable[[], object]) -> float:
+    """The thread's own seconds for one call."""
+    started = time.thread_time()
+    call()
+    return time.thread_time() - started
+
+
+def measure_memory(rows: Sequence[MemoryRow], seconds: float) -> dict[object, list[float]]:
+    """Seconds of each row's calls by the row, of its copy by the copy, of each elementary function by its class."""
+    times: dict[object, list[float]] = {}
+    functions = sorted({f for row in rows for f in row.functions}, key=lambda f: f.name)
+    end = time.perf_counter() + seconds
+    while time.perf_counter() < end:
+        for row in rows:
+            for warm in (True, False):
+                for _ in range(4):
+                    for key, call in ((row.name, row.call), (row.copy, row.copy)):
+                        if warm:
+                            call()
+                        else:
+                            times.setdefault(key, []).append(timed(call))
+        for function in functions:
+            for _ in range(4):
+                times.setdefault(function, []).append(timed(function_call(function)))
+    return times
+
+
+def print_memory(rows: Sequence[MemoryRow], times: dict[object, list[float]]) -> bool:
+    """Prints each row beside its bound; whether all are within `MOST_TIMES` of it."""
+    print(f"{'us':>49} {'10 %':>8} {'90 %':>8} {'copy':>8} {'functions':>10} {'ratio':>6}")
+    within = True
+    for row in rows:
+        each = sorted(times[row.name])
+        median, copy = statistics.median(each), statistics.median(times[row.copy])
+        functions = sum(n * function_seconds(statistics.median(times[f])) for f, n in row.functions.items())
+        ratio = median / max(copy, functions)
+        within = within and ratio <= MOST_TIMES
+        spread = (each[len(each) // 10], each[-1 - len(each) // 10])
+        print(
+            f"{row.name:40} {median * 1e6:8.0f} {spread[0] * 1e6:8.0f} {spread[1] * 1e6:8.0f} {copy * 1e6:8.0f}"
+            f" {functions * 1e6:10.0f} {ratio:6.2f}{'' if ratio <= MOST_TIMES else f'  above {MOST_TIMES}'}"
+        )
+    return within
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=20.0)
     parser.add_argument("--only", default="", help="rows whose name has this in it")
     options = parser.parse_args(arguments)
     makers = {n: make for n, make in (CONVOLUTIONS | FAST | PRODUCTS).items() if options.only in n}
+    memory = [make(name) for name, make in MEMORY.items() if options.only in name]
+    within = not memory or print_memory(memory, measure_memory(memory, options.seconds / 2))
     rows = [make(name) for name, make in makers.items()]
+    if not rows:
+        return 0 if within else 1
     times, peak, fraction = measure(rows, options.seconds)
     print(f"peak {peak / 1e9:.1f} GF/s, {fraction:.1%} of 2 FMAs a cycle; {host_target().cpu}")
     print(f"{'':40} {'us':>9} {'GF/s':>8} {'of peak':>8} {'compile ms':>11}")
     for row, seconds in zip(rows, times):
         rate = row.flops / seconds
         print(f"{row.name:40} {seconds * 1e6:9.1f} {rate / 1e9:8.1f} {rate / peak:8.1%} {row.compile_ms:11.0f}")
-    return 0 if fraction >= LEAST_PEAK else 1
+    return 0 if fraction >= LEAST_PEAK and within else 1
 
 
 if __name__ == "__main__":

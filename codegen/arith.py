@@ -129,13 +129,20 @@ def extremum(predicate: str) -> Callable[[FunctionBuilder, SSAValue, SSAValue], 
     `maxps` gives its second operand where one is NaN: alone that is right if the first is a number.
     """
 
+    chosen = extremum_of_numbers(predicate)
+
     def combine(f: FunctionBuilder, a: SSAValue, b: SSAValue) -> SSAValue:
         if _is_number(b):
             a, b = b, a
-        chosen = f.select(f.fcmp(predicate, a, b), a, b)
-        return chosen if _is_number(a) else f.select(f.fcmp("uno", a, a), a, chosen)
+        result = chosen(f, a, b)
+        return result if _is_number(a) else f.select(f.fcmp("uno", a, a), a, result)
 
     return combine
+
+
+def extremum_of_numbers(predicate: str) -> Callable[[FunctionBuilder, SSAValue, SSAValue], SSAValue]:
+    """The greater or lesser of two floats, the second where one is NaN: `maxps` and `minps`."""
+    return lambda f, a, b: f.select(f.fcmp(predicate, a, b), a, b)
 
 
 def _is_number(value: SSAValue) -> bool:

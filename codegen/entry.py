@@ -51,12 +51,14 @@ HANDLERS: dict[type[Operation], Handler] = {
 """All other ops of `main` are called back."""
 
 
-def main_to_llvm(main: func.FuncOp, kernels: Mapping[str, KernelInfo], target: Target) -> Entry:
+def main_to_llvm(main: func.FuncOp, kernels: Mapping[str, KernelInfo], target: Target, timed: bool = False) -> Entry:
     """Lowers the scheduled `main`; `kernels` has every callee by its name in the module.
+
+    A `timed` entry can note when each call began and ended; that costs some ten cycles a call.
 
     Raises EntryError for ops and attributes that it does not know.
     """
-    return EntryBuilder(main, kernels, target, HANDLERS, call_host).build()
+    return EntryBuilder(main, kernels, target, HANDLERS, call_host, timed).build()
 
 
 def entry_needs(kernels: Mapping[str, KernelInfo]) -> frozenset[str]:

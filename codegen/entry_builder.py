@@ -17,11 +17,13 @@ from ..dialects.target import Target
 from ..runtime.abi import (
     ENTRY_SYMBOL,
     LARGEST,
+    NOTE_WORDS,
     POLL_TICKS,
     WORD,
     ErrorCode,
     ErrorWord,
     Slot,
+    TimeWord,
 )
 from ..runtime.manifest import Check, Host
 from ..semantics.facts import Condition
@@ -44,6 +46,7 @@ from .llvm_types import I1, I32, I64, PTR
 from .scalar import ScalarBuilder
 
 POLL_SYMBOL = "sx_poll_point"
+TIME_SYMBOL = "sx_note_time"
 GUARD_VALUES = 6
 """A guard's message has at most so many numbers."""
 THREADS = "sx_threads"
@@ -107,6 +110,7 @@ class EntryBuilder:
         target: Target,
         handlers: Mapping[type[Operation], Handler],
         other: Handler,
+        timed: bool = False,
     ) -> None:
         self.handlers = handlers
         self.other = other
@@ -119,8 +123,11 @@ class EntryBuilder:
         self.sizes = Sizes(self.b)
         self.places: dict[SSAValue, Place] = {}
         self.called: dict[str, None] = {}
-        self.extra: list[Operation] = []
-        """Further functions of the module."""
+        self.extra: dict[str, Operation] = {}
+        """Further functions of the module, by symbol."""
+        self.timed = timed
+        self.steps: list[Operation] = []
+        """The calls whose times are noted, in the order in which they stand."""
         self.pending: list[tuple[Operation, Condition, str]] = []
         """Assumptions whose symbols are not bound yet."""
         self.stored: dict[int, SSAValue] = {}
@@ -145,7 +152,8 @@ class EntryBuilder:
         b.at(start)
         self.error = b.load_at(self.context, WORD * Slot.ERROR, PTR)
         b.store_at(b.int(ErrorCode.NONE), self.error, WORD * ErrorWord.CODE)
-        b.store_at(b.cycles(), self.context, WORD * Slot.LAST_POLL)
+        self.began = b.cycles()
+        b.store_at(self.began, self.context, WORD * Slot.LAST_POLL)
         calls = [len(op.dims.data) + len(op.operands) + len(op.results) + 2 for op in self.main.walk()
                  if isinstance(op, kernel.CallOp)]  # fmt: skip
         self.call_words = b.words(max(calls, default=1))
@@ -164,7 +172,7 @@ class EntryBuilder:
             raise EntryError(f"'{self.pending[0][1]}' has symbols that nothing binds")
         b.at(b.entry)
         b.br(start)
-        functions = [*(declare(symbol, [PTR, PTR], I32) for symbol in self.called), *self.extra, b.func]
+        functions = [*(declare(symbol, [PTR, PTR], I32) for symbol in self.called), *self.extra.values(), b.func]
         tables = self.tables
         return Entry(
             module_of(functions, self.target),
@@ -172,6 +180,7 @@ class EntryBuilder:
             tuple(tables.hosts),
             tuple(tables.hosted),
             tuple(tables.weights),
+            tuple(self.steps),
         )
 
     def lower(self, op: Operation) -> None:
@@ -462,6 +471,24 @@ class EntryBuilder:
             b.store_at(b.int(base), self.context, WORD * Slot.SITE_BASE)
             self.last_base = base
 
+    def timed_call(self, op: Operation, call: Callable[[], SSAValue]) -> SSAValue:
+        """Emits the call of a step; in a timed entry, with what notes how long it took."""
+        if not self.timed:
+            return call()
+        began = self.b.cycles()
+        status = call()
+        self.note_time(len(self.steps), began)
+        self.steps.append(op)
+        return status
+
+    def note_time(self, step: int, began: SSAValue) -> None:
+        """Notes that a step took from then to now."""
+        if not self.timed:
+            return
+        if TIME_SYMBOL not in self.extra:
+            self.extra[TIME_SYMBOL] = time_noted()
+        self.b.value_of(TIME_SYMBOL, [self.context, self.b.int(step), began], I32)
+
     def check_record(self) -> None:
         """Leaves where the error record says that something failed."""
         b = self.b
@@ -470,8 +497,8 @@ class EntryBuilder:
 
     def poll(self) -> None:
         """Leaves where somebody wants the call to stop."""
-        if not self.extra:
-            self.extra.append(poll_point())
+        if POLL_SYMBOL not in self.extra:
+            self.extra[POLL_SYMBOL] = poll_point()
         stop = self.b.value_of(POLL_SYMBOL, [self.context], I32)
         self.go_on_if(self.b.icmp("eq", stop, self.b.int32(0)), self.interrupted)
 
@@ -497,5 +524,27 @@ def poll_point() -> Operation:
     b.at(stop)
     b.ret(b.int32(1))
     b.at(go_on)
+    b.ret(b.int32(0))
+    return b.func
+
+
+def time_noted() -> Operation:
+    """`int32 sx_note_time(ctx, step, began)`: appends a note of a step that ends now, if anybody wants to know."""
+    b = ScalarBuilder(TIME_SYMBOL, [PTR, I64, I64], I32)
+    context, step, began = b.args
+    ended = b.cycles()
+    wanted, room, done = b.new_block(), b.new_block(), b.new_block()
+    times = b.load_at(context, WORD * Slot.TIMES, PTR)
+    b.branch(b.is_null(times), done, wanted)
+    b.at(wanted)
+    count = b.load_at(times, WORD * TimeWord.COUNT)
+    b.store_at(b.plus(count, b.int(1)), times, WORD * TimeWord.COUNT)
+    b.branch(b.icmp("ult", count, b.load_at(times, WORD * TimeWord.ROOM)), room, done)
+    b.at(room)
+    at = b.plus(b.times(count, b.int(WORD * NOTE_WORDS)), b.int(WORD * TimeWord.NOTES))
+    for number, value in enumerate((step, began, ended)):
+        b.store_at(value, b.at_byte(times, at), WORD * number)
+    b.br(done)
+    b.at(done)
     b.ret(b.int32(0))
     return b.func

@@ -63,7 +63,7 @@ def call_kernel(e: EntryBuilder, op: Operation) -> None:
     base = e.tables.base(op, info) if info.checks else 0
     e.note(node_of(op), base)
     e.called.setdefault(info.symbol)
-    status = b.value_of(info.symbol, [e.context, e.call_words], I32)
+    status = e.timed_call(op, lambda: b.value_of(info.symbol, [e.context, e.call_words], I32))
     if top is not None:
         b.store_at(top, e.context, WORD * Slot.DYNAMIC_TOP)
     if info.checks:
@@ -262,7 +262,8 @@ def call_host(e: EntryBuilder, op: Operation) -> None:
     e.tables.hosted.append(op)
     e.note(node_of(op), 0)
     call = b.load_at(e.context, WORD * Slot.HOST_CALL, PTR)
-    status = b.value_of_pointer(call, [e.context, b.int(number), block], I32)
+    arguments = [e.context, b.int(number), block]
+    status = e.timed_call(op, lambda: b.value_of_pointer(call, arguments, I32))
     failed = b.new_block()
     e.go_on_if(b.icmp("eq", status, b.int32(0)), failed)
     on = b.block
@@ -320,4 +321,5 @@ def finish(e: EntryBuilder, op: Operation) -> None:
         elif place.home != f"output:{index}":
             target = e.outputs[index] if index in e.outputs else e.output_pointer(index)
             e.copy(target, place.pointer, e.bytes_of(value))
+    e.note_time(len(e.steps), e.began)
     b.ret(b.int32(0))

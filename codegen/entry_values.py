@@ -48,6 +48,8 @@ class Entry:
     hosts: tuple[Host, ...]
     hosted: tuple[Operation, ...]
     weights: tuple[Attribute, ...]
+    steps: tuple[Operation, ...]
+    """Of a timed entry, the calls that notes of times number."""
 
 
 @dataclass(frozen=True)

@@ -82,6 +82,7 @@ class _Module:
         if target is None:
             return []
         texts = [f'"target-cpu"="{target.cpu}"', f'"target-features"="{target.features}"']
+        texts.append('"stackrealign"')
         if target.vector_bytes == 64:
             texts.append('"prefer-vector-width"="512"')
         return texts

@@ -104,8 +104,8 @@ def _prefetch(scope: Scope, op: Operation) -> None:
     assert isinstance(op, vectorx.PrefetchOp)
     f, values = scope.f, scope.values
     address = f.gep(values[op.base], values[op.index], _element(op.base))
-    read, data = f.const(0, I32), f.const(1, I32)
-    f.call_intrinsic("llvm.prefetch.p0", (address, read, f.const(op.locality.value.data, I32), data))
+    write, data = f.const(op.write is not None, I32), f.const(1, I32)
+    f.call_intrinsic("llvm.prefetch.p0", (address, write, f.const(op.locality.value.data, I32), data))
 
 
 def _alloca(scope: Scope, op: Operation) -> None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from math import inf, nan
 
 from xdsl.dialects import vector
 from xdsl.dialects.builtin import DenseArrayBase, IntegerType, VectorType
 from xdsl.ir import Operation, SSAValue
 
 from ..dialects import llvmx, vectorx
-from .arith import extremum
+from .arith import extremum_of_numbers
 from .build import FunctionBuilder
 from .dot import dot
 from .llvm_types import is_float
@@ -125,16 +126,40 @@ COMBINE: Mapping[str, Callable[[FunctionBuilder, SSAValue, SSAValue], SSAValue]]
     "maxsi": _named("llvm.smax"),
     "minui": _named("llvm.umin"),
     "maxui": _named("llvm.umax"),
-    "minimumf": extremum("olt"),
-    "maximumf": extremum("ogt"),
-    "minnumf": _named("llvm.minnum"),
-    "maxnumf": _named("llvm.maxnum"),
 }
 
 
 def reduce_lanes(f: FunctionBuilder, kind: str, value: SSAValue) -> SSAValue:
     """Combines lane i with lane i + n/2 until one is left; the number of lanes must be a power of two."""
-    combine = COMBINE[kind]
+    if kind in OF_NUMBERS:
+        return _reduce_numbers(f, *OF_NUMBERS[kind], value)
+    if kind in EXTREMA:
+        return _reduce_extremum(f, EXTREMA[kind], value)
+    return _combine_halves(f, COMBINE[kind], value)
+
+
+EXTREMA: Mapping[str, str] = {"minimumf": "olt", "maximumf": "ogt"}
+OF_NUMBERS: Mapping[str, tuple[str, float]] = {"minnumf": ("olt", inf), "maxnumf": ("ogt", -inf)}
+
+
+def _reduce_numbers(f: FunctionBuilder, predicate: str, none: float, value: SSAValue) -> SSAValue:
+    """The extremum of the lanes that are numbers, `none` where there are no such."""
+    numbers = f.select(f.fcmp("ord", value, value), value, f.const(none, value.type))
+    return _combine_halves(f, extremum_of_numbers(predicate), numbers)
+
+
+def _reduce_extremum(f: FunctionBuilder, predicate: str, value: SSAValue) -> SSAValue:
+    """The extremum of all lanes; NaN is looked for once, beside the tree, not in each of its steps."""
+    best = _combine_halves(f, extremum_of_numbers(predicate), value)
+    unordered = f.fcmp("uno", value, value)
+    mask = f.cast("bitcast", unordered, IntegerType(lanes_of(value)))
+    none = f.icmp("eq", mask, f.const(0, mask.type))
+    return f.select(none, best, f.const(nan, best.type))
+
+
+def _combine_halves(
+    f: FunctionBuilder, combine: Callable[[FunctionBuilder, SSAValue, SSAValue], SSAValue], value: SSAValue
+) -> SSAValue:
     lanes = lanes_of(value)
     while lanes > 1:
         half = lanes // 2

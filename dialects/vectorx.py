@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from xdsl.dialects.arith import CMPF_COMPARISON_OPERATIONS, CMPI_COMPARISON_OPERATIONS
-from xdsl.dialects.builtin import I64, IndexType, IntegerAttr, MemRefType, StringAttr, VectorType
+from xdsl.dialects.builtin import I64, IndexType, IntegerAttr, MemRefType, StringAttr, UnitAttr, VectorType
 from xdsl.ir import Attribute, Dialect, SSAValue
 from xdsl.irdl import (
     AnyAttr,
@@ -18,6 +18,7 @@ from xdsl.irdl import (
     irdl_op_definition,
     operand_def,
     opt_operand_def,
+    opt_prop_def,
     prop_def,
     result_def,
     traits_def,
@@ -210,15 +211,17 @@ class ExtractOp(IRDLOperation):
 
 @irdl_op_definition
 class PrefetchOp(IRDLOperation):
-    """Asks for the cache line of `base[index]`: locality 3 (keep in L1) to 0."""
+    """Asks for the cache line of `base[index]`, to write it or to read it: locality 3 (keep in L1) to 0."""
 
     name = "vectorx.prefetch"
     base = operand_def(MemRefType)
     index = operand_def(IndexType)
     locality = prop_def(IntegerAttr[I64])
+    write = opt_prop_def(UnitAttr)
 
-    def __init__(self, base: SSAValue, index: SSAValue, locality: int = 3) -> None:
-        super().__init__(operands=[base, index], properties={"locality": IntegerAttr(locality, 64)})
+    def __init__(self, base: SSAValue, index: SSAValue, locality: int = 3, *, write: bool = False) -> None:
+        properties = {"locality": IntegerAttr(locality, 64), "write": UnitAttr() if write else None}
+        super().__init__(operands=[base, index], properties=properties)
 
 
 @irdl_op_definition

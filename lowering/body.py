@@ -14,7 +14,7 @@ Uniform arithmetic stays scalar, and every op is placed at the outermost loop wh
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from xdsl.dialects import arith, memref, scf, vector
 from xdsl.dialects.builtin import DenseArrayBase, IndexType, VectorType, i1, i32
@@ -52,6 +52,8 @@ class BodyEmitter:
     indices: Sequence[Value] = ()
     mask: SSAValue | None = None
     guarded: bool = False
+    count: Scalar | None = None
+    """Where the mask is just that: how many leading lanes are set in it."""
 
     def emit(self, block: Block, arguments: Sequence[Value]) -> list[Value]:
         """The values that the block's terminator yields, for these arguments."""
@@ -153,8 +155,10 @@ class BodyEmitter:
         return builder.loaded(vector.MaskedLoadOp, (place.base, index, self.mask, zero), result, place.depth)
 
     def _shuffles_well(self, place: Buffer, stride: Scalar) -> bool:
-        """Whether all lanes are there, few vectors have them all, and their elements can be shuffled."""
-        return self.mask is None and place.element != i1 and isinstance(stride, int) and -1 <= stride <= MOST_STRIDE
+        """Whether the lanes that are there are the first ones, few vectors have them, and can be shuffled."""
+        if self.mask is not None and (self.count is None or not isinstance(stride, int) or stride < 1):
+            return False
+        return place.element != i1 and isinstance(stride, int) and -1 <= stride <= MOST_STRIDE
 
     def _strided(self, place: Buffer, offset: Lanes) -> SSAValue:
         """Every second, third ... element, or a contiguous vector backwards: by shuffles of contiguous vectors."""
@@ -163,12 +167,29 @@ class BodyEmitter:
         if stride < 0:
             vector_ = self._contiguous(place, builder.sub(offset.base, lanes - 1))
             return pick(builder, [vector_], list(range(lanes))[::-1])
+        wanted = [lane * stride for lane in range(lanes)]
+        if self.mask is not None:
+            return pick(builder, self._first_vectors(place, offset.base, stride), wanted)
         # The last vector ends with the last element that is read: what is behind it need not be memory.
         last = (stride - 1) * lanes
         starts = [*range(0, last, lanes), last - (stride - 1)]
         vectors = [self._contiguous(place, builder.add(offset.base, start)) for start in starts]
-        wanted = [lane * stride for lane in range(lanes)]
         return pick(builder, vectors, [at if at < last else at + stride - 1 for at in wanted])
+
+    def _first_vectors(self, place: Buffer, base: Scalar, stride: int) -> list[SSAValue]:
+        """What the first `count` lanes are picked of, up to the last element that one of them reads."""
+        builder, lanes = self.builder, self.lanes
+        assert self.count is not None
+        total = builder.add(builder.mul(builder.sub(self.count, 1), stride), 1)
+        vectors: list[SSAValue] = []
+        for start in range(0, stride * lanes, lanes):
+            left = builder.sub(total, start)
+            if isinstance(left, int) and left <= 0:
+                break
+            whole = isinstance(left, int) and left >= lanes
+            part = replace(self, mask=None if whole else builder.mask(left, lanes))
+            vectors.append(part._contiguous(place, builder.add(base, start)))
+        return vectors + [vectors[-1]] * (stride - len(vectors))
 
     def store(self, value: Value, place: Buffer, indices: Sequence[Value]) -> None:
         """Stores one element a lane (or a single one, where the indices are the same in all lanes)."""

@@ -14,6 +14,7 @@ from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
 from ..dialects import kernel, vectorx
 from .places import Lanes, Value
+from .ranges import difference_range
 
 if TYPE_CHECKING:
     from .body import BodyEmitter
@@ -111,12 +112,34 @@ def _compare(e: BodyEmitter, op: Operation, env: Mapping[SSAValue, Value]) -> Se
     """Compares of vectors are vectorx's: xDSL's arith has them for scalars only."""
     assert isinstance(op, arith.CmpiOp | arith.CmpfOp)
     values = [e.value(o, env) for o in op.operands]
+    if isinstance(op, arith.CmpiOp) and (known := _known_comparison(e, op, values)) is not None:
+        return [e.builder.constant(known, i1)]
     if all(e.scalar(v) is not None for v in values):
         return elementwise(e, op, env)
     names = arith.CMPI_COMPARISON_OPERATIONS if isinstance(op, arith.CmpiOp) else arith.CMPF_COMPARISON_OPERATIONS
     lhs, rhs = map(e.vector, values)
     predicate = names[op.predicate.value.data]
     return [e.builder.pure(vectorx.CompareOp, (lhs, rhs), e.type_of(i1), _name("predicate", predicate))]
+
+
+def _known_comparison(e: BodyEmitter, op: arith.CmpiOp, values: Sequence[Value]) -> bool | None:
+    """Whether a signed comparison of indices holds in all lanes or in none, where their ranges tell."""
+    lhs, rhs = values
+    decide = _ORDERED.get(arith.CMPI_COMPARISON_OPERATIONS[op.predicate.value.data])
+    if decide is None or not (isinstance(lhs, Lanes) and isinstance(rhs, Lanes)):
+        return None
+    lanes = e.count if isinstance(e.count, int) else e.lanes
+    found = difference_range(lhs, rhs, lanes)
+    return None if found is None else decide(*found)
+
+
+_ORDERED: Mapping[str, Callable[[int, int], bool | None]] = {
+    "slt": lambda low, high: True if high < 0 else False if low >= 0 else None,
+    "sle": lambda low, high: True if high <= 0 else False if low > 0 else None,
+    "sgt": lambda low, high: True if low > 0 else False if high <= 0 else None,
+    "sge": lambda low, high: True if low >= 0 else False if high < 0 else None,
+}
+"""What the range of a difference tells of a comparison."""
 
 
 def _select(e: BodyEmitter, op: Operation, env: Mapping[SSAValue, Value]) -> Sequence[Value]:
@@ -199,7 +222,17 @@ def _if(e: BodyEmitter, op: Operation, env: Mapping[SSAValue, Value]) -> Sequenc
     assert isinstance(op, scf.IfOp)
     condition = e.value(op.cond, env)
     scalar = e.scalar(condition)
+    if scalar is not None and (known := _known_truth(scalar)) is not None:
+        side = op.true_region if known else op.false_region
+        return e.run(side.block, dict(env)) if side.blocks else []
     return _masked_if(e, op, e.vector(condition), env) if scalar is None else _uniform_if(e, op, scalar, env)
+
+
+def _known_truth(condition: SSAValue) -> bool | None:
+    owner = condition.owner
+    if isinstance(owner, arith.ConstantOp) and isinstance(owner.value, IntegerAttr):
+        return bool(owner.value.value.data)
+    return None
 
 
 def _masked_if(e: BodyEmitter, op: scf.IfOp, condition: SSAValue, env: Mapping[SSAValue, Value]) -> Sequence[Value]:
@@ -210,7 +243,7 @@ def _masked_if(e: BodyEmitter, op: scf.IfOp, condition: SSAValue, env: Mapping[S
     sides: list[list[Value]] = []
     for side, taken in ((op.true_region, condition), (op.false_region, otherwise)):
         mask = taken if e.mask is None else builder.hoisted(arith.AndIOp(e.mask, taken)).result
-        inner = replace(e, mask=mask, guarded=True)
+        inner = replace(e, mask=mask, guarded=True, count=None)
         sides.append(inner.run(side.block, dict(env)) if side.blocks else [])
     return [select(e, condition, a, b) for a, b in zip(*sides, strict=True)]
 

@@ -24,11 +24,26 @@ UNROLLED_COST = 40
 UNROLLED_BLOCK = 24
 """Cycles of a body above which a transposed block has one copy of it, not one for each of its vectors."""
 
+COSTLY_ROWS = 12
+"""Cycles of the bodies for one vector below which memory decides, which likes rows one by one."""
+
+LONG_ROWS = 160
+"""Cycles of the bodies above which the code of two rows would be long."""
+
 BLOCK_LANES = 16
 """The most lanes of a block that is transposed in registers."""
 
 LEAST_BLOCK = 8
 """Below this extent a block would be mostly empty."""
+
+READ_AHEAD = 16 << 10
+"""Bytes ahead that a stage asks for what it will read: a few rows."""
+
+WRITE_AHEAD = 8 << 10
+"""Bytes ahead that a stage asks for the lines that it will write."""
+
+LEAST_AHEAD = 6
+"""Cycles of a nest's bodies below which the hardware's own prefetching does as well."""
 
 ACCESS_CYCLES = 2
 """Cycles to read or write a vector, taking it to be in the last cache."""
@@ -149,6 +164,11 @@ def map_lanes(ops: Sequence[Operation], elements: Sequence[Attribute], target: T
     if any(isinstance(op, tensor.ExtractOp) or isinstance(r.type, IndexType) for op in ops for r in op.results):
         widths.append(4)  # offsets are 64 bits wide: more lanes would take too many registers
     return target.lanes(max(widths or [byte_width(e) for e in elements] or [4]))
+
+
+def rows_together(rows: Dim, cost: float) -> int:
+    """How many rows to run side by side: two where they come in pairs and computing takes longer than memory."""
+    return 2 if rows.is_const and rows.value % 2 == 0 and COSTLY_ROWS <= cost <= LONG_ROWS else 1
 
 
 def reduction_lanes(element: Attribute, target: Target) -> int:

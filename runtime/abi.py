@@ -15,7 +15,7 @@ WORD = 8
 
 
 class Slot(IntEnum):
-    """The context: what a call knows of the world. Slots 24 to 31 are spare."""
+    """The context: what a call knows of the world. Slots 25 to 31 are spare."""
 
     VERSION = 0
     ARENA = 1
@@ -49,6 +49,23 @@ class Slot(IntEnum):
     CALLBACK = 22
     """`void(int64* request)` of whoever made the context; only the functions of `REQUESTS` call it."""
 
+    TIMES = 24
+    """Where an entry that was compiled to be timed notes its steps (`TimeWord`), or null."""
+
+
+class TimeWord(IntEnum):
+    """The words that a timed entry writes to: how many notes there are, room for how many, and the notes.
+
+    A note is the number of the step in the manifest's `steps`, and the time stamp counter before and after it; the
+    number behind the last step's stands for the whole call. Notes that there is no room for are only counted.
+    """
+
+    COUNT = 0
+    ROOM = 1
+    NOTES = 2
+
+
+NOTE_WORDS = 3
 
 ERROR_WORDS = 16
 ERROR_VALUES = 12

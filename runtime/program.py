@@ -81,6 +81,7 @@ class LoadedProgram:
         self._argument_words = len(self.specs) + sizes + outputs + sum(self._output_ranks)
         self._first_output = len(self.specs) + sizes
         self._free: list[Context] = []
+        self._times = 0
 
     def _link(self, objects: Sequence[bytes]) -> None:
         entries = [data for data in objects if _defines(data, ENTRY_SYMBOL)]
@@ -260,7 +261,7 @@ class LoadedProgram:
 
     def new_context(self) -> Context:
         """A context of this program's."""
-        return Context(
+        context = Context(
             self._pool_library,
             self._pool.address if self.threads > 1 else 0,
             ctypes.addressof(self._table),
@@ -268,6 +269,16 @@ class LoadedProgram:
             self._argument_words,
             self,
         )
+        context.words[abi.Slot.TIMES] = self._times
+        return context
+
+    def note_times(self, words: ctypes.Array[ctypes.c_int64] | None) -> None:
+        """From now on calls note the times of their steps in these words (`abi.TimeWord`), if the entry is a timed one.
+
+        Calls that run already and bound calls go on as before; calls that run at the same time must not be timed.
+        """
+        self._times = 0 if words is None else ctypes.addressof(words)
+        self._free.clear()
 
     def _collect(self, context: Context, outputs: list[Any]) -> None:
         """Puts what native code or hosts have made of the outputs into the list."""

@@ -1,4 +1,4 @@
-"""The command line: `sardonyx run | compile | bench | tune | inspect | explain | compare | infer | simplify | ...`.
+"""The command line: `sardonyx run | compile | bench | profile | tune | inspect | explain | compare | infer | ...`.
 
 Exit codes: 0 ok, 1 a check failed, 2 usage, 3 model or input error, 4 unsupported, 70 our bug.  Every command takes
 `--json`.  Only the command that runs imports what it needs, so `--help` is quick.
@@ -45,7 +45,7 @@ def compile_options(command: Command) -> Command:
     return command
 
 
-def compiled(model: Path, options: dict[str, Any]) -> Program:
+def compiled(model: Path, options: dict[str, Any], *, timed: bool = False) -> Program:
     """The program for a model, with progress by phase on a terminal."""
     from .program import compile
 
@@ -60,6 +60,7 @@ def compiled(model: Path, options: dict[str, Any]) -> Program:
             schedule=options.get("schedule"),
             tuned=not options.get("no_tuned"),
             cache=not options.get("no_cache"),
+            timed=timed,
             progress=report,
         )
 
@@ -288,6 +289,32 @@ def tune_command(
     emit_result(report, as_json, render_tuning(report))
     if any(row["rejected"] for row in report["kernels"]):
         sys.exit(CHECK_FAILED)
+
+
+@cli.command("profile")
+@MODEL
+@click.option("--input", "inputs", multiple=True, metavar="NAME=@FILE.npy|NAME=2x3xf32[=VALUE]")
+@click.option("--size", "sizes", multiple=True, metavar="SYMBOL=N")
+@click.option("--seconds", default=2.0, show_default=True, help="How long to measure.")
+@click.option("--chrome-trace", type=click.Path(path_type=Path), help="Write one run as trace events to this file.")
+@compile_options
+@JSON
+def profile_command(
+    model: Path, inputs: tuple[str, ...], sizes: tuple[str, ...], seconds: float, chrome_trace: Path | None,
+    as_json: bool, **options: Any,
+) -> None:  # fmt: skip
+    """Where MODEL's time goes: each kernel's time, rates, and share of what the machine can do."""
+    from .tools.feeds import make_feeds
+    from .tools.machine import measured
+    from .tools.profile import profile_program, render_profile
+
+    program = compiled(model, options, timed=True)
+    feeds = make_feeds(program.inputs, inputs, sizes)
+    report = profile_program(program, feeds, measured(program.threads), seconds=seconds)
+    trace = report.pop("trace")
+    if chrome_trace is not None:
+        chrome_trace.write_text(json.dumps(trace))
+    emit_result(report, as_json, render_profile(report))
 
 
 @cli.command("infer")

@@ -22,7 +22,7 @@ from .codegen.entry_values import EntryError
 from .codegen.llvm_text import emit
 from .codegen.objects import assembly, compile_object
 from .codegen.pool import POOL_NEEDS, pool_module
-from .dialects import onnx
+from .dialects import kernel, onnx
 from .dialects.target import Target, TargetAttr
 from .frontend.exporter import export_model
 from .frontend.importer import import_model
@@ -52,7 +52,8 @@ from .semantics.evaluate import operator_and_attributes, reference_of
 from .semantics.interpreter import run_graph
 from .semantics.reference import Value
 from .semantics.weights import WeightStore
-from .tools.explain import NOT_HOSTED, explain, main_of, operator_name
+from .tools.costs import costs_of
+from .tools.explain import NOT_HOSTED, explain, main_of, node_names, operator_name
 
 Array: TypeAlias = "np.ndarray[Any, Any]"
 
@@ -152,7 +153,7 @@ def build(state: State, seconds: dict[str, float], report: Progress, store: Cach
     infos = {name: KernelInfo(k.symbol, k.checks) for name, k in objects.items()}
     main = main_of(state.module)
     try:
-        entry = main_to_llvm(main, infos, state.target)
+        entry = main_to_llvm(main, infos, state.target, state.options.timed)
     except EntryError as e:
         raise bug(state.module, "entry", e) from e
     image = compile_object(emit(entry.module), state.target, entry_needs(infos))
@@ -185,13 +186,13 @@ def kernel_objects(
     report("kernels", 0, len(kernels))
     load = store.load_object if store is not None else no_object
     keep = store.store_object if store is not None else drop_object
-    for kernel, built in build_kernels(kernels, state.target, load, keep, default_threads()):
-        objects[name_of(kernel)] = built
+    for function, built in build_kernels(kernels, state.target, load, keep, default_threads()):
+        objects[name_of(function)] = built
         report("kernels", len(objects), len(kernels))
         for name, value in built.seconds.items():
             seconds[f"kernels: {name}"] = seconds.get(f"kernels: {name}", 0.0) + value
-    for kernel in kernels:
-        kernel.attributes[SCHEDULE] = schedule_attribute(objects[name_of(kernel)].schedule)
+    for function in kernels:
+        function.attributes[SCHEDULE] = schedule_attribute(objects[name_of(function)].schedule)
     seconds["kernels (wall)"] = time.perf_counter() - began
     return objects
 
@@ -293,13 +294,29 @@ def manifest_of(state: State, main: FuncOp, entry: Entry) -> Manifest:
         "checks": {str(site): check for site, check in enumerate(entry.checks)},
         "nodes": nodes,
         "hosts": list(entry.hosts),
-        "explain": {**explain(state.module), "options": explain_options(state.options)},
+        "explain": {
+            **explain(state.module),
+            "options": explain_options(state.options),
+            **steps_of(state.module, entry),
+        },
     }
 
 
 def explain_options(options: Options) -> dict[str, Any]:
     """The options that decide what a program computes, for the report."""
     return {name: getattr(options, name) for name in ("precision", "exact", "fast_math", "fuse")}
+
+
+def steps_of(module: ModuleOp, entry: Entry) -> dict[str, Any]:
+    """Of a timed entry its steps: what each calls, the nodes that it is for, and of a kernel its costs."""
+    steps: list[dict[str, Any]] = []
+    for op in entry.steps:
+        nodes = node_names(module, op.attributes.get("origin"))
+        if isinstance(op, kernel.CallOp):
+            steps.append({"name": op.callee.string_value(), "nodes": nodes} | costs_of(module, op))
+        else:
+            steps.append({"name": f"{operator_name(op)} (hosted)", "nodes": nodes})
+    return {"steps": steps} if steps else {}
 
 
 def spec_of(value: SSAValue, fallback: str) -> TensorSpec:

@@ -34,6 +34,8 @@ class Options:
     """Choices that the caller gives for kernels, as `schedules.schedule_text` spells them."""
     tuned: bool = True
     """Whether choices that the tuner found on this machine are taken."""
+    timed: bool = False
+    """Whether the entry can note the time of each call of a kernel, for `sardonyx profile`."""
     overridden: tuple[str, ...] = ()
     """Initializers that the file lists as inputs and that the caller gives values for: these are inputs."""
 

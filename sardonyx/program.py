@@ -171,6 +171,7 @@ def compile(
     fuse: bool = True,
     schedule: Mapping[str, Any] | str | Path | None = None,
     tuned: bool = True,
+    timed: bool = False,
     cache: bool = True,
     patterns: Sequence[Pattern] = (),
     ops: Iterable[CustomOperator] = (),
@@ -182,10 +183,11 @@ def compile(
     `dims` gives ranges of symbols, `assume` facts on them; both become guards.  `exact` leaves out every rewrite that
     changes rounding.  `precision` is one of `sardonyx.precision.NEEDS`.  `schedule` gives choices of kernels (a mapping
     `{kernel: {part: {choice: number}}}`, or a JSON file of it) in place of the cost model's; `tuned` takes those that
-    `sardonyx tune` found on this machine.  Neither changes a result.  `patterns` are rewrites to run after ours, and
-    `ops` the user's own operators (`sx.op`, `sx.pointwise`); with either, only single kernels are cached.  `threads`
-    counts the caller; the default is one for each core.  Raises ModelError for a model that is wrong, UnsupportedError
-    naming every operator that we lack.
+    `sardonyx tune` found on this machine.  Neither changes a result.  `timed` makes a program that can note the time of
+    each call of a kernel, which `sardonyx profile` shows.  `patterns` are rewrites to run after ours, and `ops` the
+    user's own operators (`sx.op`, `sx.pointwise`); with either, only single kernels are cached.  `threads` counts the
+    caller; the default is one for each core.  Raises ModelError for a model that is wrong, UnsupportedError naming
+    every operator that we lack.
     """
     options = Options(
         dims=tuple((name, low, high) for name, (low, high) in sorted((dims or {}).items())),
@@ -196,6 +198,7 @@ def compile(
         precision=precision,
         schedule=normal_schedule(schedule),
         tuned=tuned,
+        timed=timed,
     )
     return compile_with(
         model, options, threads=threads, cache=cache, patterns=patterns, ops=ops, target=target, progress=progress

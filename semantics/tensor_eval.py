@@ -562,6 +562,7 @@ _BINARY: dict[type[Operation], Callable[..., Any]] = {
     arith.DivfOp: np.divide,
     arith.MaxSIOp: np.maximum,
     arith.MaximumfOp: np.maximum,
+    arith.MaxnumfOp: np.fmax,
     arith.MinSIOp: np.minimum,
     arith.MinimumfOp: np.minimum,
     arith.MulfOp: np.multiply,
@@ -609,7 +610,7 @@ def _reduction(function: np.ufunc, unsigned: bool = False) -> Callable[[Array, t
 def _identity(function: np.ufunc, dtype: np.dtype[Any]) -> Any:
     if function.identity is not None:
         return np.asarray(function.identity).astype(dtype)
-    least = function is np.maximum
+    least = function in (np.maximum, np.fmax)
     if dtype.kind == "b":
         return np.asarray(not least)
     if dtype.kind in "iu":
@@ -624,6 +625,7 @@ _COMBINATIONS: dict[type[Operation], Callable[[Array, tuple[int, ...]], Array]] 
     arith.MaxSIOp: _reduction(np.maximum),
     arith.MaxUIOp: _reduction(np.maximum, unsigned=True),
     arith.MaximumfOp: _reduction(np.maximum),
+    arith.MaxnumfOp: _reduction(np.fmax),
     arith.MinSIOp: _reduction(np.minimum),
     arith.MinUIOp: _reduction(np.minimum, unsigned=True),
     arith.MinimumfOp: _reduction(np.minimum),

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from math import inf
 
-from xdsl.dialects import arith, tensor
+from xdsl.dialects import arith, scf, tensor
 from xdsl.dialects.builtin import (
     DYNAMIC_INDEX,
     AnyFloat,
@@ -171,6 +171,11 @@ class Generic:
     def extracts(self) -> tuple[tensor.ExtractOp, ...]:
         """The accesses that are computed in the body."""
         return tuple(op for op in self.walk() if isinstance(op, tensor.ExtractOp))
+
+    @cached_property
+    def guarded(self) -> bool:
+        """Whether the body reads under conditions, which hold at most places and fail at edges."""
+        return any(isinstance(op, scf.IfOp) for op in self.walk())
 
     def walk(self) -> Iterator[Operation]:
         """The body's ops, with those inside of others."""

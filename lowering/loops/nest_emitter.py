@@ -12,14 +12,15 @@ from xdsl.ir import SSAValue
 from ...dialects.dims import Dim, as_dim
 from ...dialects.target import Target
 from .. import policy
-from ..body import Buffer, Lanes, Storage, row_major, vectorizable
+from ..body import Buffer, Lanes, Storage, Value, row_major, vectorizable
 from ..loop_builder import LoopBuilder, Scalar, ScratchSpace
 from .generics import Access, Generic, Shapes, joint_origin
 from .interleaved import InterleavedLoop, Interleaving, find_interleaving, fits
 from .lending import lent_outputs
 from .nests import Axis, Nest, Stage, best_vector_axis, merge_loops
-from .points import Points, Row, element_type, generic_cost
+from .points import Points, Row, Stream, element_type, generic_cost
 from .stages import run_axis, run_columns, run_lanes, run_point
+from .streams import find_streams
 from .transposes import Block, Turned, turned_operands
 
 
@@ -32,7 +33,8 @@ class NestEmitter:
     shapes: Shapes
     storage: dict[SSAValue, Storage]
     space: ScratchSpace
-    scratch: dict[SSAValue, SSAValue] = field(default_factory=dict[SSAValue, SSAValue])
+    scratch: dict[tuple[SSAValue, int], SSAValue] = field(default_factory=dict[tuple[SSAValue, int], SSAValue])
+    """Row scratch by result and by the number of the row among those that run side by side."""
 
     def run(self) -> None:
         self.builder.origin = joint_origin(g.op for g in self.generics)
@@ -75,14 +77,16 @@ class NestEmitter:
 
     @contextmanager
     def _rows(
-        self, axes: Sequence[Axis], pieces: Sequence[Dim], cycles: float, inner: Scalar
+        self, axes: Sequence[Axis], pieces: Sequence[Dim], cycles: float, inner: Scalar, step: int = 1
     ) -> Generator[tuple[Row, list[Scalar]]]:
         """Opens the row loops, and loops over `pieces` of each row: yields the row and the pieces' numbers.
 
-        An iteration has `inner` points of so many cycles.
+        An iteration has `inner` points of so many cycles.  Of the last axis, only each row divisible by `step`.
         """
         builder = self.builder
         extents = [*map(self.extent, axes), *pieces]
+        if step > 1:
+            extents[len(axes) - 1] //= step
         with ExitStack() as stack:
             count = 0 if self.small else policy.flattened_rows(extents, self.builder.loops.parallel_iterations)
             indices: list[Scalar] = []
@@ -94,6 +98,8 @@ class NestEmitter:
                 indices += self._flattened(stack, lower, upper, sizes)
             for extent in extents[count:]:
                 indices.append(stack.enter_context(builder.loop(0, builder.dim(extent))).index)
+            if step > 1:
+                indices[len(axes) - 1] = builder.mul(indices[len(axes) - 1], step)
             row = Row({axis[-1]: Lanes(i) for axis, i in zip(axes, indices)}, thread, builder.depth)
             yield row, indices[len(axes) :]
 
@@ -163,7 +169,9 @@ class NestEmitter:
         inner = self.builder.dim(size) if chunk is None else chunk
         with self._rows(axes, pieces, self.cost / lanes, inner) as (row, numbers):
             lower, count = self._piece(size, chunk, numbers[0] if numbers else 0)
-            run_axis(self._points(self.nest.stages[0], row, lanes), [vector], lower, count)
+            points = self._points(self.nest.stages[0], row, lanes)
+            points.streams = self._streams[0]
+            run_axis([points], [vector], lower, count)
 
     def _run_interleaved(self, axes: list[Axis], plan: Interleaving, lanes: int) -> None:
         """Vectors along one loop, a short one unrolled, inside of the others."""
@@ -209,10 +217,31 @@ class NestEmitter:
     # Rows with stages
 
     def _run_rows(self) -> None:
-        lanes = self.target.lanes(4)
-        with self._rows(self.row_axes, (), self.cost / lanes, self._inner_points()) as (row, _):
-            for stage in self.nest.stages:
-                run_lanes(self._points(stage, row, self._stage_lanes(stage)))
+        lanes, together = self.target.lanes(4), self._rows_together()
+        cycles = self.cost * together / lanes
+        with self._rows(self.row_axes, (), cycles, self._inner_points(), together) as (row, _):
+            rows = [row, *(self._following(row, i) for i in range(1, together))]
+            for stage, streams in zip(self.nest.stages, self._streams):
+                points = [self._points(stage, r, self._stage_lanes(stage)) for r in rows]
+                for p in points:
+                    p.streams = streams
+                run_lanes(points)
+
+    def _rows_together(self) -> int:
+        """How many rows to run side by side, so that one's sums are made while another's are waited for."""
+        extents = [e for g in self.generics for e in g.extents[self.nest.rows :]]
+        if not self.row_axes or not policy.known(extents) or all(g.is_map for g in self.generics):
+            return 1
+        cost = sum(policy.cycles(g.walk()) for g in self.generics if g.rank > self.nest.rows)
+        return policy.rows_together(self.extent(self.row_axes[-1]), cost)
+
+    def _following(self, row: Row, number: int) -> Row:
+        """The row that is so many further along the last axis."""
+        last = self.row_axes[-1][-1]
+        first = row.indices[last]
+        assert isinstance(first, Lanes)
+        indices: dict[int, Value] = {**row.indices, last: Lanes(self.builder.add(first.base, number))}
+        return Row(indices, row.thread, row.depth, number=number)
 
     def _inner_points(self) -> Scalar:
         """The points of a row, in the stage that has most."""
@@ -265,6 +294,10 @@ class NestEmitter:
     def _lent(self) -> dict[SSAValue, SSAValue]:
         return lent_outputs(self.nest, self.shapes, self.storage)
 
+    @cached_property
+    def _streams(self) -> list[list[Stream]]:
+        return find_streams(self.nest, self.shapes, self.storage, self._lent, self.target)
+
     def _is_read_later(self, stage: Stage, result: SSAValue) -> bool:
         """Whether another stage of the nest reads the result."""
         others = [g for g in self.generics if g not in stage.generics]
@@ -274,9 +307,10 @@ class NestEmitter:
         """Scratch for one row of a result, as the result itself or a view of it."""
         builder, shapes, result = self.builder, self.shapes, self.shapes.root(view)
         inner, tile = self.nest.inner(generic), self._tile_of(generic)
-        if result not in self.scratch:
+        key = (result, row.number)
+        if key not in self.scratch:
             size = generic.extent([a for a in write.axes if a is not None and a in inner]) * tile
-            self.scratch[result] = self.space.take(builder, element_type(result), size, row.thread)
+            self.scratch[key] = self.space.take(builder, element_type(result), size, row.thread)
         # A row's own axes come first in the result and are the same in a view of it.
         kept = len(write.axes) if view is result else shapes.shared_axes(view)
         axes = [*write.axes[:kept], *(inner.start for _ in shapes[view][kept:])]
@@ -284,7 +318,7 @@ class NestEmitter:
         strides = iter(builder.mul(s, tile) for s in row_major(builder, [builder.dim(d) for d in sizes]))
         column = generic.rank - 1 if self.nest.columns else None
         by_axis = tuple(next(strides) if a in inner else int(a is not None and a == column) for a in axes)
-        return Buffer(self.scratch[result], by_axis, builder.sub(0, row.start), row.depth)
+        return Buffer(self.scratch[key], by_axis, builder.sub(0, row.start), row.depth)
 
     def _tile_of(self, generic: Generic) -> int:
         """Columns that a row's scratch has room for."""

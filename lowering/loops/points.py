@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from xdsl.dialects.builtin import TensorType
-from xdsl.ir import Attribute, SSAValue
+from xdsl.dialects import arith
+from xdsl.dialects.builtin import StringAttr, TensorType, VectorType, i1
+from xdsl.ir import Attribute, Operation, SSAValue
 
+from ...dialects import vectorx
 from ...dialects.dims import Dim
 from .. import policy
 from ..body import BodyEmitter, Buffer, Lanes, Storage, Value, select
-from ..loop_builder import LoopBuilder, Scalar
+from ..loop_builder import LoopBuilder, Scalar, vector_of
 from .generics import Access, Generic, LoweringError, Reduction, Shapes
 from .nests import Axis, Nest, Stage
 from .vector_loop import Point
@@ -26,10 +28,21 @@ class Row:
     depth: int
     start: Scalar = 0
     count: Scalar = 1
+    number: int = 0
+    """Which of the rows that run side by side it is."""
     registers: dict[SSAValue, SSAValue] = field(default_factory=dict[SSAValue, SSAValue])
     """Results of which a row has one element."""
     local: dict[SSAValue, Buffer] = field(default_factory=dict[SSAValue, Buffer])
     """Results of the nest that are in memory, complete from this row on."""
+
+
+@dataclass(frozen=True)
+class Stream:
+    """Memory that a stage walks through once, to be asked for so many elements ahead."""
+
+    access: Access
+    ahead: int
+    write: bool
 
 
 @dataclass
@@ -43,6 +56,7 @@ class Points:
     storage: Mapping[SSAValue, Storage]
     shapes: Shapes
     lanes: int
+    streams: Sequence[Stream] = ()
     indices: dict[int, Value] = field(default_factory=dict[int, Value])
 
     def __post_init__(self) -> None:
@@ -57,7 +71,7 @@ class Points:
     def emitter(self, point: Point, axes: Sequence[Axis]) -> BodyEmitter:
         """Bodies at a point of a vector loop that runs over `axes` as one."""
         tensors = {**self.storage, **self.row.local, **self.row.registers}
-        emitter = BodyEmitter(self.builder, self.lanes, tensors, (), point.mask)
+        emitter = BodyEmitter(self.builder, self.lanes, tensors, (), point.mask, count=point.count)
         if axes:
             sizes = [self.builder.dim(self.extent(a)) for a in axes]
             lane = Lanes(point.at, int(self.lanes > 1))
@@ -77,6 +91,7 @@ class Points:
 
         `given` are operands that need not be read, `taken` gets results that are not to be stored.
         """
+        self._ask_ahead(emitter)
         here: dict[SSAValue, Value] = {}
         accs: list[SSAValue] = []
         for generic in self.stage.generics:
@@ -94,6 +109,15 @@ class Points:
                     else:
                         self.store(emitter, generic, number, value)
         return accs
+
+    def _ask_ahead(self, emitter: BodyEmitter) -> None:
+        """Asks for the lines that the streams come to later; of a vector's part there is no need."""
+        for stream in self.streams if emitter.mask is None and self.lanes > 1 else ():
+            place = self.row.local.get(stream.access.tensor, self.storage.get(stream.access.tensor))
+            offset = emitter.offset(place, self.at(stream.access)) if isinstance(place, Buffer) else None
+            if isinstance(place, Buffer) and isinstance(offset, Lanes) and offset.stride == 1:
+                index = self.builder.index(self.builder.add(offset.base, stream.ahead))
+                self.builder.insert(vectorx.PrefetchOp(place.base, index, write=stream.write))
 
     def _arguments(
         self,
@@ -146,11 +170,15 @@ class Points:
             chosen = select(emitter, emitter.mask, lanes, self.identity(reduction))
             assert isinstance(chosen, SSAValue)
             lanes = chosen
-        return self.apply(reduction, accumulator, lanes)
+        # an extremum looks at its first operand for NaN: that one does not wait for the accumulator
+        return self.apply(reduction, lanes, accumulator)
 
     def apply(self, reduction: Reduction, a: SSAValue, b: SSAValue) -> SSAValue:
-        """The reduction's op on scalars or vectors."""
+        """The reduction's op on scalars or vectors. b is what was combined so far: a number if NaN is passed over."""
         op = type(reduction.combine)
+        if predicate := _OF_NUMBERS.get(op):
+            flag = self.builder.pure(vectorx.CompareOp, (a, b), _flags(a.type), {"predicate": predicate})
+            return self.builder.pure(vectorx.SelectOp, (flag, a, b), a.type)
         return self.builder.pure(op, (a, b), a.type, reduction.combine.properties)
 
     def finish(self, emitter: BodyEmitter, reduced: Reduced, total: SSAValue) -> None:
@@ -159,6 +187,17 @@ class Points:
         self.builder.origin = generic.op.attributes.get("origin")
         initial = emitter.vector(self.read(emitter, generic.outputs[number]))
         self.store(emitter, generic, number, self.apply(reduction, initial, total))
+
+
+_OF_NUMBERS: Mapping[type[Operation], StringAttr] = {
+    arith.MaxnumfOp: StringAttr("ogt"),
+    arith.MinnumfOp: StringAttr("olt"),
+}
+"""One instruction where the second operand is a number: it is chosen where the first is NaN."""
+
+
+def _flags(type_: Attribute) -> Attribute:
+    return vector_of(i1, type_.get_shape()[0]) if isinstance(type_, VectorType) else i1
 
 
 @dataclass(frozen=True)

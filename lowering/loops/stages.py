@@ -25,10 +25,12 @@ def axes_of(points: Points) -> tuple[list[Axis], list[Axis]]:
     return [a for a in axes if not reduced[a[0]]], [a for a in axes if reduced[a[0]]]
 
 
-def open_loop(points: Points, stack: ExitStack, axis: Axis) -> None:
+def open_loop(rows: Sequence[Points], stack: ExitStack, axis: Axis) -> None:
     """Opens the loop over an axis until the stack is closed."""
-    loop = stack.enter_context(points.builder.loop(0, points.builder.dim(points.extent(axis))))
-    points.indices[axis[-1]] = Lanes(loop.index)
+    first = rows[0]
+    loop = stack.enter_context(first.builder.loop(0, first.builder.dim(first.extent(axis))))
+    for points in rows:
+        points.indices[axis[-1]] = Lanes(loop.index)
 
 
 def run_point(points: Points) -> None:
@@ -40,65 +42,91 @@ def run_point(points: Points) -> None:
 # Along lanes
 
 
-def run_lanes(points: Points) -> None:
-    """Parallel loops, then reduced ones, the innermost vectorized; a vector is a part of one row."""
-    parallel, reduced = axes_of(points)
+def run_lanes(rows: Sequence[Points]) -> None:
+    """Parallel loops, then reduced ones, the innermost vectorized; a vector is a part of one row.
+
+    The rows, which are of one stage, run side by side in the same loops.
+    """
+    first = rows[0]
+    parallel, reduced = axes_of(first)
     if not (parallel or reduced):
-        run_point(points)
+        for points in rows:
+            run_point(points)
         return
     if reduced:
-        trailing = points.stage.trailing(points.stage.generics[0])
+        trailing = first.stage.trailing(first.stage.generics[0])
         vector = [a for a in reduced if set(a) <= set(trailing)]
     else:
-        vector = [parallel.pop(best_vector_axis(parallel, points.stage.generics, points.shapes, points.lanes))]
+        vector = [parallel.pop(best_vector_axis(parallel, first.stage.generics, first.shapes, first.lanes))]
     outer = [a for a in reduced if a not in vector]
     with ExitStack() as stack:
         for axis in parallel:
-            open_loop(points, stack, axis)
-        count = points.builder.dim(points.extent(tuple(itertools.chain(*vector))))
-        several = bool(vector) and points.lanes > 1
-        accumulators = points.identities(policy.ACCUMULATORS if several else 1)
-        _finish_lanes(
-            points, _reduce(points, outer, accumulators, lambda accs: run_axis(points, vector, 0, count, accs))
-        )
+            open_loop(rows, stack, axis)
+        count = first.builder.dim(first.extent(tuple(itertools.chain(*vector))))
+        each = policy.ACCUMULATORS if vector and first.lanes > 1 else 1
+        carried = tuple(acc for points in rows for acc in points.identities(each))
+        carried = _reduce(rows, outer, carried, lambda accs: run_axis(rows, vector, 0, count, accs))
+        for points, accumulators in zip(rows, _shares(carried, len(rows))):
+            _finish_lanes(points, accumulators)
 
 
-def run_axis(points: Points, axes: Sequence[Axis], lower: Scalar, count: Scalar, accumulators: Carried = ()) -> Carried:
+def _shares(carried: Carried, count: int) -> list[Carried]:
+    """Equal parts, in order."""
+    each = len(carried) // count
+    return [carried[i * each : (i + 1) * each] for i in range(count)]
+
+
+def run_axis(
+    rows: Sequence[Points], axes: Sequence[Axis], lower: Scalar, count: Scalar, carried: Carried = ()
+) -> Carried:
     """The vector loop over [lower, lower + count) of some axes walked through as one; a single point without axes."""
+    first = rows[0]
 
-    def several(group: Sequence[Point], accs: Carried) -> Carried:
-        each = len(accs) // len(points.reductions) if points.reductions else 0
-        new = list(accs)
-        for number, point in enumerate(group):
-            mine = range(number, len(accs), each or 1)
-            for i, acc in zip(mine, points.emit(points.emitter(point, axes), [accs[i] for i in mine])):
-                new[i] = acc
-        return tuple(new)
+    def several(group: Sequence[Point], carried: Carried) -> Carried:
+        pairs = zip(rows, _shares(carried, len(rows)))
+        return tuple(itertools.chain(*(_points_of_row(points, axes, group, accs) for points, accs in pairs)))
 
-    def in_turn(group: Sequence[Point], accs: Carried) -> Carried:
+    def in_turn(group: Sequence[Point], carried: Carried) -> Carried:
         each = policy.ACCUMULATORS
-        new = several(group, accs)
+        new = several(group, carried)
         return tuple(new[r + (i + 1) % each] for r in range(0, len(new), each) for i in range(each))
 
     if not axes:
-        return several([Point(0)], accumulators)
-    if not points.reductions or points.lanes == 1:
-        return VectorLoop(points.builder, lower, count, points.lanes).run(several, several, accumulators)
-    if points.cost > policy.UNROLLED_COST:
-        loop = VectorLoop(points.builder, lower, count, points.lanes, turns=policy.ACCUMULATORS)
-        return loop.run(in_turn, several, accumulators)
-    loop = VectorLoop(points.builder, lower, count, points.lanes, policy.ACCUMULATORS)
-    return loop.run(several, several, accumulators)
+        return several([Point(0)], carried)
+    if not first.reductions or first.lanes == 1:
+        edges = not first.reductions and any(g.guarded for g in first.stage.generics)
+        return VectorLoop(first.builder, lower, count, first.lanes, edges=edges).run(several, several, carried)
+    if first.cost > policy.UNROLLED_COST:
+        loop = VectorLoop(first.builder, lower, count, first.lanes, turns=policy.ACCUMULATORS)
+        return loop.run(in_turn, several, carried)
+    loop = VectorLoop(first.builder, lower, count, first.lanes, policy.ACCUMULATORS)
+    return loop.run(several, several, carried)
 
 
-def _reduce(points: Points, axes: Sequence[Axis], carried: Carried, body: Callable[[Carried], Carried]) -> Carried:
+def _points_of_row(
+    points: Points, axes: Sequence[Axis], group: Sequence[Point], accumulators: Carried
+) -> Sequence[SSAValue]:
+    """Emits some points of one row; gives its accumulators' next values."""
+    each = len(accumulators) // len(points.reductions) if points.reductions else 0
+    new = list(accumulators)
+    for number, point in enumerate(group):
+        mine = range(number, len(new), each or 1)
+        for i, acc in zip(mine, points.emit(points.emitter(point, axes), [accumulators[i] for i in mine])):
+            new[i] = acc
+    return new
+
+
+def _reduce(
+    rows: Sequence[Points], axes: Sequence[Axis], carried: Carried, body: Callable[[Carried], Carried]
+) -> Carried:
     """Nested loops that carry values through the body."""
     if not axes:
         return body(carried)
-    extent = points.builder.dim(points.extent(axes[0]))
-    with points.builder.loop(0, extent, carried=carried) as loop:
-        points.indices[axes[0][-1]] = Lanes(loop.index)
-        loop.carry(_reduce(points, axes[1:], loop.carried, body))
+    builder = rows[0].builder
+    with builder.loop(0, builder.dim(rows[0].extent(axes[0])), carried=carried) as loop:
+        for points in rows:
+            points.indices[axes[0][-1]] = Lanes(loop.index)
+        loop.carry(_reduce(rows, axes[1:], loop.carried, body))
     return loop.results
 
 
@@ -127,7 +155,7 @@ def run_columns(points: Points, space: ScratchSpace) -> None:
     parallel, reduced = axes_of(points)
     with ExitStack() as stack:
         for axis in parallel:
-            open_loop(points, stack, axis)
+            open_loop([points], stack, axis)
         if not points.reductions:
             _each_column(points, lambda point: _map_column(points, point))
         elif policy.unrolled([points.extent(a) for a in reduced], points.cost, points.builder.loops.straight_cycles):
@@ -203,7 +231,7 @@ def _add_up_in_memory(points: Points, reduced: Sequence[Axis], space: ScratchSpa
     _each_column(points, lambda point: store(point, points.identities(1)))
     with ExitStack() as stack:
         for axis in reduced[:-1]:
-            open_loop(points, stack, axis)
+            open_loop([points], stack, axis)
         _in_groups(points, reduced[-1], policy.column_rows(points.cost, builder.loops.straight_cycles), add)
     _each_column(points, finish)
 

@@ -19,6 +19,8 @@ class Point:
 
     at: Scalar
     mask: SSAValue | None = None
+    count: Scalar | None = None
+    """How many lanes are in the mask, where those are the first ones."""
 
 
 Body: TypeAlias = Callable[[Sequence[Point], Carried], Carried]
@@ -39,19 +41,32 @@ class VectorLoop:
     lanes: int
     group: int = 1
     turns: int = 1
+    edges: bool = False
+    """Whether the first and the last whole vector stand alone: what is known of the others need not hold there."""
 
     def run(self, grouped: Body, single: Body, carried: Carried = ()) -> Carried:
         """Emits the loops: `grouped` for groups, `single` for the whole vectors and the part of one after them."""
         builder, lanes, count = self.builder, self.lanes, self.count
         block = lanes * max(self.group, self.turns)
         whole = builder.mul(builder.div(count, block), block)
-        carried = self._span(0, whole, self.group, grouped, carried)
+        if self.edges and block == lanes and isinstance(whole, int) and isinstance(count, int):
+            carried = self._with_edges(whole, count, grouped, carried)
+        else:
+            carried = self._span(0, whole, self.group, grouped, carried)
         if block == 1:
             return carried
         vectors = builder.mul(builder.div(count, lanes), lanes)
         if block > lanes:
             carried = self._span(whole, builder.sub(vectors, whole), 1, single, carried)
         return carried if lanes == 1 else self._tail(vectors, builder.sub(count, vectors), single, carried)
+
+    def _with_edges(self, whole: int, count: int, body: Body, carried: Carried) -> Carried:
+        """The whole vectors: the first, those between, and the last where no part of one follows."""
+        first = min(self.lanes, whole)
+        last = self.lanes if whole == count and whole > first else 0
+        carried = self._span(0, first, 1, body, carried)
+        carried = self._span(first, whole - first - last, 1, body, carried)
+        return self._span(whole - last, last, 1, body, carried)
 
     def _span(self, start: Scalar, count: Scalar, group: int, body: Body, carried: Carried) -> Carried:
         """`count` elements from `start` on, a multiple of the group's."""
@@ -76,7 +91,8 @@ class VectorLoop:
         if count == 0:
             return carried
         if isinstance(count, int):
-            return body([Point(at, builder.mask(count, self.lanes))], carried)
+            return body([Point(at, builder.mask(count, self.lanes), count)], carried)
         with builder.loop(0, count, self.lanes, carried) as loop:
-            loop.carry(body([Point(builder.add(at, loop.index), builder.mask(count, self.lanes))], loop.carried))
+            point = Point(builder.add(at, loop.index), builder.mask(count, self.lanes), count)
+            loop.carry(body([point], loop.carried))
         return loop.results

@@ -365,7 +365,7 @@ def identity_of(root: Reduce) -> float:
             return 0
         case Combine.MUL:
             return 1
-        case Combine.MAX:
+        case Combine.MAX | Combine.MAX_OF_NUMBERS:
             return root.element.lowest
         case Combine.MIN:
             return root.element.highest if root.element.kind != "b" else 1
@@ -381,6 +381,8 @@ def combined(scalars: Scalars, root: Reduce, total: SSAValue, value: SSAValue) -
             return scalars.mul(total, value, t)
         case Combine.MAX:
             return scalars.max(total, value, t)
+        case Combine.MAX_OF_NUMBERS:
+            return scalars.max_of_numbers(total, value, t)
         case Combine.MIN:
             return scalars.min(total, value, t)
 

@@ -144,6 +144,8 @@ class Combine(Enum):
     MUL = "mul"
     MAX = "max"
     MIN = "min"
+    MAX_OF_NUMBERS = "max of numbers"
+    """NaN is passed over: cheaper, where NaN comes through by another way."""
 
 
 @dataclass(eq=False)

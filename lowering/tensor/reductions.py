@@ -205,13 +205,24 @@ def extremum_index(x: Node, axis: int, combine: Combine, last: bool = False) -> 
 
 
 def softmax(o: Operands) -> list[Node]:
-    """exp(x - max) over its sum"""
+    """exp(x - max) times 1 / its sum"""
     x = widened(o[0])
     if not x.dims:
         return [converted(mapped(lambda s, v, t: s.constant(1.0, t), x), o.element())]
     axes = [axis_of(o.attr("axis"), len(x.dims))]
-    e = exp(binary(Scalars.sub, x, reduced_keeping(Combine.MAX, x, axes)))
-    return [converted(quotient(e, reduced_keeping(Combine.ADD, e, axes)), o.element())]
+    e = exp(below_greatest(x, axes))
+    inverse = reciprocal(reduced_keeping(Combine.ADD, e, axes))
+    return [converted(binary(Scalars.mul, e, inverse), o.element())]
+
+
+def below_greatest(x: Node, axes: Sequence[int]) -> Node:
+    """x less the greatest number along axes: NaN stays NaN, and need not be the greatest."""
+    return binary(Scalars.sub, x, reduced_keeping(Combine.MAX_OF_NUMBERS, x, axes))
+
+
+def reciprocal(x: Node) -> Node:
+    """1 / x: dividing a row by one number takes as many divisions as the row has elements, this takes one."""
+    return mapped(lambda s, v, t: s.divf(s.constant(1.0, t), v), x, 8)
 
 
 def log_softmax(o: Operands) -> list[Node]:
@@ -220,7 +231,7 @@ def log_softmax(o: Operands) -> list[Node]:
     if not x.dims:
         return [converted(mapped(lambda s, v, t: s.constant(0.0, t), x), o.element())]
     axes = [axis_of(o.attr("axis"), len(x.dims))]
-    shifted = binary(Scalars.sub, x, reduced_keeping(Combine.MAX, x, axes))
+    shifted = below_greatest(x, axes)
     total = reduced(Combine.ADD, exp(shifted), axes)
     return [converted(binary(Scalars.sub, shifted, with_unit_axes(log(total), axes)), o.element())]
 

@@ -164,6 +164,10 @@ class Scalars:
             return self.int_binary(arith.OrIOp, a, b)
         return self.int_binary(arith.MaxSIOp if t.kind == "i" else arith.MaxUIOp, a, b)
 
+    def max_of_numbers(self, a: SSAValue, b: SSAValue, t: Element) -> SSAValue:
+        """The greater; the other where one is NaN."""
+        return self.float_binary(arith.MaxnumfOp, a, b) if t.is_float else self.max(a, b, t)
+
     def min(self, a: SSAValue, b: SSAValue, t: Element) -> SSAValue:
         """The lesser; NaN where either is NaN."""
         if t.is_float:

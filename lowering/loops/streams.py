@@ -1,0 +1,66 @@
+"""Which operands a nest asks for ahead of time, and in which of its stages.
+
+A nest that computes at length for each vector gives the hardware too little to see of what it will read next: by the
+time that it goes on to the next row, memory has been idle.  So the stage that takes longest also asks for the lines
+some way ahead, of what it reads or writes, while it computes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from xdsl.ir import SSAValue
+
+from ...dialects.target import Target
+from .. import policy
+from ..element_types import byte_width
+from .generics import Access, Generic, Shapes
+from .nests import Nest, Stage
+from .points import Stream, element_type
+
+
+def find_streams(
+    nest: Nest, shapes: Shapes, outputs: Mapping[SSAValue, object], lent: Mapping[SSAValue, SSAValue], target: Target
+) -> list[list[Stream]]:
+    """The streams of each stage. `outputs` are the results that are in memory, `lent` those that lie in an output's."""
+    found: list[list[Stream]] = [[] for _ in nest.stages]
+    if not _worth(nest, shapes, target):
+        return found
+    taken: set[tuple[SSAValue, bool]] = set()
+    for number in sorted(range(len(nest.stages)), key=lambda n: -_cost(nest.stages[n].generics)):
+        for access, write in _accesses(nest, nest.stages[number]):
+            memory = lent.get(access.tensor, shapes.root(access.tensor))
+            if (memory, write) in taken or (write and memory not in outputs):
+                continue
+            taken.add((memory, write))
+            ahead = policy.WRITE_AHEAD if write else policy.READ_AHEAD
+            found[number].append(Stream(access, ahead // byte_width(element_type(access.tensor)), write))
+    return found
+
+
+def _worth(nest: Nest, shapes: Shapes, target: Target) -> bool:
+    """Whether there is more than the caches hold, and so much to compute that the hardware does not do as well."""
+    if nest.columns or _cost(nest.generics) < policy.LEAST_AHEAD:
+        return False
+    sizes = {a.tensor: shapes[a.tensor] for g in nest.generics for a in g.accesses}
+    if not policy.known(d for dims in sizes.values() for d in dims):
+        return True
+    total = sum(policy.estimate(dims) * byte_width(element_type(tensor)) for tensor, dims in sizes.items())
+    return total > target.l2
+
+
+def _cost(generics: Sequence[Generic]) -> float:
+    return sum(policy.cycles(g.walk()) for g in generics)
+
+
+def _accesses(nest: Nest, stage: Stage) -> Iterator[tuple[Access, bool]]:
+    """The operands and results that have an element for each point, and whether they are written."""
+    made = {r for g in nest.generics for r in g.results}
+    for generic in stage.generics:
+        everywhere = set(range(generic.rank))
+        for access in generic.reads:
+            if access.tensor not in made and set(access.axes) >= everywhere:
+                yield access, False
+        for result, access, reduction in zip(generic.results, generic.outputs, generic.reductions):
+            if reduction is None and set(access.axes) >= everywhere:
+                yield Access(result, access.axes), True
