@@ -12,7 +12,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from xdsl.dialects.builtin import ArrayAttr, ModuleOp, StringAttr, TensorType
+from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, IntegerAttr, ModuleOp, StringAttr, TensorType, i64
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Attribute, Block, BlockArgument, Operation, SSAValue
 
@@ -58,6 +58,8 @@ class Buffer:
     size: Dim
     first: int
     last: int
+    kind: str = "tensor"
+    """`tensor`, `carried` (a loop's state beside its result) or `scratch` (of one kernel call)."""
     offset: Dim = field(default_factory=lambda: as_dim(0))
 
     @property
@@ -223,6 +225,25 @@ class ScratchNeed:
     per_thread: Dim
 
 
+def described(buffer: Buffer) -> DictionaryAttr:
+    """A buffer of the plan as an attribute: what is in it, its bytes and place, and from which op to which it lives."""
+    return DictionaryAttr(
+        {
+            "name": StringAttr(buffer.what),
+            "kind": StringAttr(buffer.kind),
+            "bytes": ShapeAttr((buffer.size,)),
+            "offset": ShapeAttr((buffer.offset,)),
+            "first": IntegerAttr(buffer.first, i64),
+            "last": IntegerAttr(buffer.last, i64),
+        }
+    )
+
+
+def step_name(op: Operation) -> str:
+    """What runs at an op of `main`: a kernel, or an operator."""
+    return op.callee.string_value() if isinstance(op, kernel.CallOp) else op.name
+
+
 class Scheduler:
     """Plans one module's `main`."""
 
@@ -239,6 +260,8 @@ class Scheduler:
             for s in d.symbols
         }
         self.buffers: list[Buffer] = []
+        self.given: dict[SSAValue, Buffer | str] = {}
+        """The homes of values that a branch makes where its If's result is."""
 
     def run(self) -> Dim:
         """Sets `kernel.outputs` and `kernel.scratch` on every op that makes values, and `kernel.arena` on `main`."""
@@ -248,12 +271,15 @@ class Scheduler:
         scratches: list[tuple[Operation, Buffer]] = []
         for op in self.makers(block):
             homes: list[Buffer | str] = [
-                f"output:{outputs[r]}" if r in outputs else self.home(r, op) for r in op.results
+                self.given[r] if r in self.given else f"output:{outputs[r]}" if r in outputs else self.home(r, op)
+                for r in op.results
             ]
             places.append((op, homes))
+            if isinstance(op, onnx.IfOp):
+                self.give_homes(op, homes)
             if isinstance(op, kernel.CallOp) and (need := self.scratch_of(op)) is not None:
                 if need.symbols <= self.entry_symbols | {THREADS}:
-                    buffer = Buffer("scratch", need, self.at[op], self.at[op])
+                    buffer = Buffer(op.callee.string_value(), need, self.at[op], self.at[op], "scratch")
                     self.buffers.append(buffer)
                     scratches.append((op, buffer))
                 else:  # allocated at run time, for the length of the call
@@ -268,7 +294,27 @@ class Scheduler:
         for op, buffer in scratches:
             op.attributes["kernel.scratch"] = ShapeAttr((buffer.offset,))
         self.main.attributes["kernel.arena"] = ShapeAttr((total,))
+        self.main.attributes["kernel.memory"] = ArrayAttr(map(described, self.buffers))
+        self.main.attributes["kernel.steps"] = ArrayAttr(
+            DictionaryAttr({"at": IntegerAttr(self.at[op], i64), "runs": StringAttr(step_name(op))}) for op, _ in places
+        )
         return total
+
+    def give_homes(self, op: onnx.IfOp, homes: list[Buffer | str]) -> None:
+        """What a branch makes only to be a result of the If is made where that is, and not copied there."""
+        for region in op.regions:
+            end = region.block.last_op
+            assert isinstance(end, onnx.YieldOp)
+            for value, result, home in zip(end.operands, op.results, homes, strict=True):
+                owner = value.owner
+                if (
+                    home != "dynamic"
+                    and isinstance(owner, (kernel.CallOp, onnx.IfOp))
+                    and owner.parent is region.block
+                    and value.type == result.type
+                    and list(end.operands).count(value) == 1
+                ):
+                    self.given[value] = home
 
     def makers(self, block: Block) -> Iterator[Operation]:
         """Every op, in whatever region, whose results need memory of their own."""
@@ -284,7 +330,9 @@ class Scheduler:
             if not isinstance(argument.type, TensorType) or not self.known_at_entry(argument.type):
                 homes.append("dynamic")
                 continue
-            buffer = Buffer("carried", aligned(byte_size(argument.type)), self.at[op], self.last_inside(op))
+            what = argument.name_hint or op.name
+            size = aligned(byte_size(argument.type))
+            buffer = Buffer(what, size, self.at[op], self.last_inside(op), "carried")
             self.buffers.append(buffer)
             homes.append(buffer)
         places.append((op, homes))
@@ -295,7 +343,8 @@ class Scheduler:
         size = aligned(byte_size(value.type))
         # results of control flow are written by the branches, so they live from its start
         first = self.at[op]
-        buffer = Buffer(value.name_hint or op.name, size, first, self.last_use(value, op))
+        what = onnx.value_name(value) or value.name_hint or op.name
+        buffer = Buffer(what, size, first, self.last_use(value, op))
         self.buffers.append(buffer)
         return buffer
 
@@ -345,7 +394,8 @@ class Scheduler:
             while isinstance(value.owner, kernel.ViewOp) and value.owner.offset is None:
                 value = value.owner.source
             owner = value.owner
-            if isinstance(owner, kernel.CallOp) and value not in homes and self.known_at_entry(value.type):
+            made = isinstance(owner, (kernel.CallOp, onnx.IfOp)) and owner.parent is block
+            if made and value not in homes and self.known_at_entry(value.type):
                 homes[value] = index
         return homes
 

@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 OK, CHECK_FAILED, USAGE, MODEL_ERROR, UNSUPPORTED, BUG = 0, 1, 2, 3, 4, 70
 
 MODEL = click.argument("model", type=click.Path(path_type=Path))
+MEMORY = click.option(
+    "--memory", metavar="SYMBOL=N,...", help="The arena at these sizes: peak, what is live, formulas."
+)
 JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead of text.")
 Command = Callable[..., Any]
 
@@ -182,9 +185,13 @@ def compile_command(
 @cli.command("inspect")
 @MODEL
 @click.option("--dims", "show_dims", is_flag=True, help="List symbols, where each is bound, and guards.")
+@MEMORY
 @JSON
-def inspect_command(model: Path, show_dims: bool, as_json: bool) -> None:
+def inspect_command(model: Path, show_dims: bool, memory: str | None, as_json: bool) -> None:
     """What MODEL is: inputs, outputs, operators, opsets, sizes, symbols."""
+    if memory is not None:
+        emit_memory(compiled(model, {}), memory, as_json)
+        return
     from .compiler import imported_and_inferred
     from .tools.inspect import inspect_module, render_inspection
 
@@ -196,14 +203,31 @@ def inspect_command(model: Path, show_dims: bool, as_json: bool) -> None:
 @cli.command("explain")
 @MODEL
 @click.option("--kernels", is_flag=True, help="Also what was chosen for each kernel: tiles, blocks, grains.")
+@MEMORY
 @compile_options
 @JSON
-def explain_command(model: Path, kernels: bool, as_json: bool, **options: Any) -> None:
+def explain_command(model: Path, kernels: bool, memory: str | None, as_json: bool, **options: Any) -> None:
     """What the compiler decided: kernels, fusions taken and refused with reasons, memory, guards, hosted operators."""
     from .tools.report import render
 
-    report = compiled(model, options).explain().to_dict()
+    program = compiled(model, options)
+    if memory is not None:
+        emit_memory(program, memory, as_json)
+        return
+    report = program.explain().to_dict()
     emit_result(report, as_json, render(report, kernels))
+
+
+def emit_memory(program: Program, sizes: str, as_json: bool) -> None:
+    """Prints the arena at the sizes in a text like `B=8,T=128`."""
+    given: dict[str, int] = {}
+    for part in filter(None, (p.strip() for p in sizes.split(","))):
+        name, _, value = part.rpartition("=")
+        if not name or not value.strip().isdecimal():
+            raise click.UsageError(f"--memory takes SYMBOL=N,...; {part!r} is none")
+        given[name.strip()] = int(value)
+    analysis = program.memory_analysis(given)
+    emit_result(analysis.to_dict(), as_json, str(analysis))
 
 
 @cli.command("compare")

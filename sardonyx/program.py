@@ -13,6 +13,7 @@ from .options import Options, program_key
 from .precision import check_precision
 from .runtime.arrays import dtype_of
 from .runtime.cache import open_cache
+from .runtime.errors import InputError
 from .runtime.host import default_threads, detect
 from .runtime.hosting import HostFunction
 from .runtime.manifest import OBJECT_TYPES, Host, TensorSpec
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from .kernels import KernelCallable
     from .rewrites.driver import Pattern
     from .semantics.custom import CustomOperator
+    from .tools.memory import MemoryAnalysis
 
 Array: TypeAlias = "np.ndarray[Any, Any]"
 Model: TypeAlias = "str | Path | bytes | Any"
@@ -144,6 +146,22 @@ class Program:
     def explain(self) -> Explanation:
         """Kernels, fusions taken and refused with reasons, memory, guards, hosted operators."""
         return Explanation(self.loaded.manifest["explain"])
+
+    def memory_analysis(
+        self, sizes: Mapping[str, int] | None = None, /, *, threads: int | None = None, **symbols: int
+    ) -> MemoryAnalysis:
+        """The arena at these sizes of the model's symbols: `program.memory_analysis(B=8, T=128)`.
+
+        Gives the peak in bytes, what is live there, and the formula.  Sizes may also come as a mapping, for symbols
+        that are no words of Python's.  Raises InputError for sizes that lack a symbol, or have one too many.
+        """
+        from .tools.memory import analyze
+
+        given = {**(sizes or {}), **symbols}
+        known = {d for spec in self.inputs for d in spec.shape if isinstance(d, str)}
+        if unknown := sorted(name for name in given if name not in known):
+            raise InputError(f"the model has no symbol {unknown[0]!r}, but {', '.join(sorted(known)) or 'none'}")
+        return analyze(self.loaded.manifest["explain"]["memory"], given, threads or self.threads)
 
     @property
     def kernels(self) -> Mapping[str, KernelCallable]:

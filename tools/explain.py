@@ -58,8 +58,36 @@ def explain(module: ModuleOp) -> dict[str, Any]:
     }
     arena = main.attributes.get("kernel.arena")
     if isinstance(arena, ShapeAttr):
-        report["memory"] = {"arena": str(arena.data[0])}
+        report["memory"] = {"arena": str(arena.data[0]), **explain_memory(main)}
     return report
+
+
+def explain_memory(main: FuncOp) -> dict[str, Any]:
+    """The plan of the arena: every buffer with its size and place as expressions, and the steps between which it lives.
+
+    `found` are the values whose memory is taken while the program runs: only data tells their size.
+    """
+    buffers = main.attributes.get("kernel.memory")
+    steps = main.attributes.get("kernel.steps")
+    found = [
+        onnx.value_name(result) or result.name_hint or op.name
+        for op in main.walk()
+        for result, home in zip(op.results, cast("ArrayAttr[Any]", op.attributes.get("kernel.outputs", ())))
+        if home == StringAttr("dynamic")
+    ]
+    return {
+        "buffers": [plain_entry(b) for b in buffers] if isinstance(buffers, ArrayAttr) else [],
+        "steps": [plain_entry(s) for s in steps] if isinstance(steps, ArrayAttr) else [],
+        "found": found,
+    }
+
+
+def plain_entry(entry: Attribute) -> dict[str, Any]:
+    """A dictionary attribute of texts, numbers and expressions as plain data."""
+    found: dict[str, Any] = {}
+    for name, value in cast(DictionaryAttr, entry).data.items():
+        found[name] = str(value.data[0]) if isinstance(value, ShapeAttr) else onnx.plain(value)
+    return found
 
 
 def operator_name(op: Operation) -> str:
