@@ -8,10 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx.parser
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 from sardonyx.dialects.dims import parse_dim
 from sardonyx.lowering.schedule import THREADS
+from sardonyx.runtime.errors import InputError
 
 import sardonyx as sx
 from sardonyx.program import Program
@@ -77,6 +79,66 @@ def test_the_digits_model_stays_inside_its_arena(batch: int) -> None:
     program = sx.compile(DIGITS)
     x = np.random.default_rng(0).random((batch, 1, 8, 8), dtype=np.float32)
     assert touched(program, {"image": x}) <= planned(program, batch=batch)
+
+
+HEAD = '<ir_version: 10, opset_import: ["" : 21]> g '
+SMALL = {
+    "rows": "(float[N, M] x) => (float[N, M] y) { e = Exp (x) s = Softmax <axis = -1> (e) t = Transpose (s)"
+    " u = Softmax <axis = -1> (t) y = Transpose (u) }",
+    "products": "(float[N, M] x, float[M, 24] w) => (float[N, N] y) { a = MatMul (x, w) t = Transpose (a)"
+    " p = MatMul (a, t) q = Softmax <axis = 0> (p) y = MatMul (p, q) }",
+    "images": "(float[N, 3, M, M] x, float[8, 3, 3, 3] w, float[4, 8, 1, 1] v) => (float[N, 4, A, B] y) {"
+    " c = Conv <pads = [1, 1, 1, 1]> (x, w) r = Relu (c) m = MaxPool <kernel_shape = [2, 2]> (r) y = Conv (m, v) }",
+}
+BRANCHES = """(float[N, M] x, bool c) => (float[N, M] y) { e = Exp (x) y = If (c) <
+  then_branch = a () => (float[N, M] p) { s = Softmax <axis = 1> (e) t = Transpose (s) u = Softmax <axis = 1> (t)
+    p = Transpose (u) },
+  else_branch = b () => (float[N, M] q) { q = Neg (e) }> }"""
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_the_peak_is_what_is_touched_at_every_size(name: str) -> None:
+    program = sx.compile(onnx.parser.parse_model(HEAD + SMALL[name]), threads=1, cache=False)
+    rng = np.random.default_rng(0)
+    for n, m in ((1, 5), (7, 6), (33, 18)):
+        sizes = {"N": n, "M": m}
+        feeds = {
+            spec.name: rng.standard_normal([sizes.get(str(d), d) for d in spec.shape]).astype(np.float32)
+            for spec in program.inputs
+        }
+        analysis = program.memory_analysis(sizes)
+        # a kernel aligns the parts of its scratch, and the plan the whole of it
+        assert analysis.peak - 2 * ALIGNMENT < touched(program, feeds) <= analysis.peak
+        assert analysis.peak == parse_dim(analysis.formula).evaluate({**sizes, THREADS: 1})
+        assert analysis.peak >= analysis.live_bytes > 0
+
+
+def test_of_branches_the_costliest_reaches_the_peak() -> None:
+    program = sx.compile(onnx.parser.parse_model(HEAD + BRANCHES), threads=1, cache=False)
+    x = np.random.default_rng(0).random((9, 31), dtype=np.float32)
+    peak = program.memory_analysis(N=9, M=31).peak
+    used = [touched(program, {"x": x, "c": np.array(c)}) for c in (False, True)]
+    assert peak - ALIGNMENT < max(used) <= peak
+
+
+def test_the_analysis_names_what_is_live() -> None:
+    program = sx.compile(chain(), threads=1, cache=False)
+    analysis = program.memory_analysis({"N": 100})
+    names = {b.name for b in analysis.live if b.kind == "tensor"}
+    assert names and names <= {f"{kind}{i}" for kind in "ms" for i in range(4)}
+    assert all(b.made_by in {k["name"] for k in program.explain().to_dict()["kernels"]} for b in analysis.live)
+    assert analysis.to_dict()["live_bytes"] == analysis.live_bytes
+    assert "formula: " in str(analysis) and analysis.step in str(analysis)
+
+
+def test_the_analysis_needs_the_models_sizes() -> None:
+    program = sx.compile(chain(), threads=1, cache=False)
+    with pytest.raises(InputError, match="give a size"):
+        program.memory_analysis()
+    with pytest.raises(InputError, match="no symbol 'Q'"):
+        program.memory_analysis(N=1, Q=2)
+    with pytest.raises(InputError, match="not negative"):
+        program.memory_analysis(N=-1)
 
 
 def test_from_the_second_call_on_only_outputs_are_new() -> None:

@@ -88,6 +88,14 @@ def test_compile_and_explain(digits: Path) -> None:
     assert "conv_relu_0" in invoke("explain", digits).output
 
 
+def test_memory_at_sizes(digits: Path) -> None:
+    found = json.loads(invoke("explain", digits, "--memory", "batch=8", "--json").output)
+    assert found["sizes"] == {"batch": 8} and found["peak"] >= found["live_bytes"] > 0 and "batch" in found["formula"]
+    assert all(b["bytes"] > 0 and b["made_by"] for b in found["live"])
+    assert "live at" in invoke("inspect", digits, "--memory", "batch=8").output
+    assert CliRunner().invoke(cli, ["explain", str(digits), "--memory", "batch=many"]).exit_code == 2
+
+
 def test_inspect(digits: Path) -> None:
     assert "batch: axis 0 of input 'image'" in invoke("inspect", digits, "--dims").output
     assert json.loads(invoke("inspect", digits, "--json").output)["operators"]["MatMul"] == 6
