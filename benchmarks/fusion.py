@@ -28,6 +28,7 @@ from sardonyx.dialects.onnx.model import main_of
 from sardonyx.lowering.schedule import byte_size
 from sardonyx.runtime.errors import Error
 from sardonyx.semantics.kinds import Kind, kind_of
+from sardonyx.tools.explain import listed
 from xdsl.dialects.builtin import ArrayAttr, StringAttr, TensorType
 from xdsl.dialects.func import FuncOp
 
@@ -129,7 +130,7 @@ def bytes_moved(main: FuncOp, known: dict[str, int]) -> int:
     """The bytes of all calls' operands and results."""
     total = 0
     known = dict(known)
-    for op in main.walk():
+    for op in listed(main):
         names, upper = op.attributes.get("dims.binds"), op.attributes.get("dims.upper")
         if isinstance(names, ArrayAttr) and isinstance(upper, ShapeAttr):
             for name, bound in zip(names.data, upper.data, strict=True):
@@ -154,7 +155,7 @@ def count(model: Any, shapes: Mapping[str, tuple[int, ...]]) -> tuple[Count, Sta
         pass
     seconds = time.perf_counter() - began
     main = main_of(state.module)
-    calls = [op for op in main.walk() if isinstance(op, kernel.CallOp)]
+    calls = [op for op in listed(main) if isinstance(op, kernel.CallOp)]
     others = (kernel.CallOp, kernel.ViewOp, onnx.InitializerOp, onnx.ConstantOp, onnx.YieldOp)
     hosted = [
         op

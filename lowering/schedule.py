@@ -225,6 +225,18 @@ class ScratchNeed:
     per_thread: Dim
 
 
+def behind_whole_views(value: SSAValue) -> SSAValue:
+    """What a value shows all elements of."""
+    while isinstance(value.owner, kernel.ViewOp) and value.owner.offset is None:
+        value = value.owner.source
+    return value
+
+
+def same_bytes(a: SSAValue, b: SSAValue) -> bool:
+    """Whether two tensors have, at all sizes, as many bytes."""
+    return isinstance(a.type, TensorType) and isinstance(b.type, TensorType) and byte_size(a.type) is byte_size(b.type)
+
+
 def described(buffer: Buffer) -> DictionaryAttr:
     """A buffer of the plan as an attribute: what is in it, its bytes and place, and from which op to which it lives."""
     return DictionaryAttr(
@@ -306,13 +318,14 @@ class Scheduler:
             end = region.block.last_op
             assert isinstance(end, onnx.YieldOp)
             for value, result, home in zip(end.operands, op.results, homes, strict=True):
+                value = behind_whole_views(value)
                 owner = value.owner
                 if (
                     home != "dynamic"
                     and isinstance(owner, (kernel.CallOp, onnx.IfOp))
                     and owner.parent is region.block
-                    and value.type == result.type
-                    and list(end.operands).count(value) == 1
+                    and same_bytes(value, result)
+                    and [behind_whole_views(v) for v in end.operands].count(value) == 1
                 ):
                     self.given[value] = home
 
@@ -391,8 +404,7 @@ class Scheduler:
         for index, value in enumerate(ret.operands):
             if not isinstance(value.type, TensorType) or not self.known_at_entry(value.type):
                 continue  # the output's own sizes must be known: a view may have others than what it views
-            while isinstance(value.owner, kernel.ViewOp) and value.owner.offset is None:
-                value = value.owner.source
+            value = behind_whole_views(value)
             owner = value.owner
             made = isinstance(owner, (kernel.CallOp, onnx.IfOp)) and owner.parent is block
             if made and value not in homes and self.known_at_entry(value.type):

@@ -37,9 +37,10 @@ from ..semantics.facts import Contradiction, Facts
 from ..semantics.kinds import Kind, is_view, kind_of
 from .driver import ORIGIN, PATTERN, origins_of, set_origins
 from .found_sizes import FOUND, bound_by_execution, most_of
-from .group import INDEX_MAPS, WITH_EPILOGUE, Group, Grouping, bound_symbols, inputs_of, symbols_of
+from .group import INDEX_MAPS, WITH_EPILOGUE, Group, Grouping, bound_symbols, inputs_of, symbols_of, with_assumptions
 from .pass_views import pass_views
 from .reasons import Decision
+from .versions import version_pairs
 from .views import is_stretch, is_whole, offsets_of, small_constant
 
 PATTERNS = "kernel.patterns"
@@ -76,7 +77,7 @@ def outline(
     """
     main = next(f for f in module.body.block.ops if isinstance(f, FuncOp) and f.sym_name.data == "main")
     state = Outliner(module, native, facts or Facts(), fuse, grantable_symbols(main.body.block))
-    state.run_block(main.body.block, with_guards_of(main.body.block, state.facts))
+    state.run_block(main.body.block, with_guards_of(main.body.block, state.facts), versions=fuse)
     main.attributes["kernel.refused"] = ArrayAttr([refusal(d) for d in state.refused])
     for function in state.functions.values():
         module.body.block.add_op(function)
@@ -142,7 +143,7 @@ class Outliner:
     refused: list[Decision] = field(default_factory=list[Decision])
     calls: int = 0
 
-    def run_block(self, block: Block, facts: Facts) -> None:
+    def run_block(self, block: Block, facts: Facts, *, versions: bool = False) -> None:
         for op in block.ops:
             if isinstance(op, onnx.CustomOp):
                 continue  # its region is a body of scalars
@@ -152,8 +153,13 @@ class Outliner:
         if self.fuse:
             sink_index_maps(block)
             pass_views(block, WITH_EPILOGUE)
-        grouping = Grouping(block, self.native, facts, self.fuse, grantable=self.grantable)
-        grouping.run()
+        grouping = self.grouped(block, facts)
+        if versions and (made := version_pairs(grouping, block.args)):
+            for choice, condition in made:
+                self.run_block(choice.regions[ELSE].block, facts)
+                self.run_block(choice.regions[THEN].block, with_assumptions(facts, [condition]))
+            into_order(block, Grouping(block, self.native, facts, fuse=False).in_order())
+            grouping = self.grouped(block, facts)
         order = grouping.in_order()
         self.refused.extend(grouping.refused.values())
         records = {id(unit): Record(self.calls + at) for at, unit in enumerate(order) if isinstance(unit, Group)}
@@ -164,17 +170,18 @@ class Outliner:
         for decision in grouping.refused.values():
             number = records[id(grouping.group_of[decision.producer])].number
             records[id(grouping.group_of[decision.consumer])].apart.append((number, decision))
-        for unit in order:  # everything moves to the block's end in its new order
-            members = unit.ops if isinstance(unit, Group) else [unit]
-            for op in members:
-                op.detach()
-                block.add_op(op)
+        into_order(block, order)
         for unit in order:
             if isinstance(unit, Group):
                 self.outline_group(unit, records[id(unit)], facts)
             elif unit in grouping.views:
                 self.show(unit, facts)
         drop_dead_constants(block)
+
+    def grouped(self, block: Block, facts: Facts) -> Grouping:
+        grouping = Grouping(block, self.native, facts, self.fuse, grantable=self.grantable)
+        grouping.run()
+        return grouping
 
     def outline_group(self, group: Group, record: Record, facts: Facts) -> None:
         """Peels the views at the border into `kernel.view`s; what is left becomes a call."""
@@ -308,6 +315,18 @@ def patterns_of(function: FuncOp) -> set[str]:
     """The patterns that made a kernel's operators."""
     found = function.attributes.get(PATTERNS)
     return {p.data for p in found if isinstance(p, StringAttr)} if isinstance(found, ArrayAttr) else set()
+
+
+ELSE, THEN = 0, 1
+"""The regions of an If, in the order of its class."""
+
+
+def into_order(block: Block, order: Iterable[Group | Operation]) -> None:
+    """Everything moves to the block's end in its new order."""
+    for unit in order:
+        for op in unit.ops if isinstance(unit, Group) else [unit]:
+            op.detach()
+            block.add_op(op)
 
 
 def with_guards_of(block: Block, facts: Facts) -> Facts:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, cast
 
 from xdsl.dialects.builtin import ArrayAttr, DenseArrayBase, DictionaryAttr, IntegerAttr, ModuleOp, StringAttr
@@ -13,6 +13,7 @@ from ..dialects import dims, kernel, onnx
 from ..dialects.dims import ShapeAttr
 from ..lowering.choices import schedule_of
 from ..rewrites.reasons import Reason
+from ..rewrites.versions import VERSION
 
 NOT_HOSTED = (
     kernel.CallOp, kernel.ViewOp, onnx.InitializerOp, onnx.ConstantOp, onnx.YieldOp, onnx.IfOp, onnx.LoopOp,
@@ -42,7 +43,7 @@ def explain(module: ModuleOp) -> dict[str, Any]:
     main = main_of(module)
     calls: list[dict[str, Any]] = []
     hosted: list[str] = []
-    for op in main.walk():
+    for op in listed(main):
         if isinstance(op, kernel.CallOp):
             calls.append(explain_call(module, op))
         elif not isinstance(op, NOT_HOSTED):
@@ -53,6 +54,7 @@ def explain(module: ModuleOp) -> dict[str, Any]:
         "functions": explain_functions(module),
         "refused": list(explain_refusals(module, main)),
         "pairs": explain_pairs(main),
+        "versions": list(explain_versions(module, main)),
         "hosted": hosted,
         "guards": [{"condition": str(op.condition.data), "why": str(op.why.data) if op.why else ""} for op in guards],
     }
@@ -143,7 +145,7 @@ def explain_pairs(main: FuncOp) -> list[dict[str, Any]]:
 
     `missing`, where it is there, is what `assume=` must be given so that they become one.
     """
-    calls = [op for op in main.walk() if isinstance(op, kernel.CallOp)]
+    calls = [op for op in listed(main) if isinstance(op, kernel.CallOp)]
     place = {op: at for at, op in enumerate(calls)}
     pairs: list[dict[str, Any]] = []
     for consumer in calls:
@@ -161,12 +163,42 @@ def explain_pairs(main: FuncOp) -> list[dict[str, Any]]:
 def producers_of(call: kernel.CallOp) -> list[kernel.CallOp]:
     """The calls whose results a call reads, as they are or through views, each once."""
     found: dict[kernel.CallOp, None] = {}
-    for value in call.inputs:
+    waiting = list(reversed(call.inputs))
+    while waiting:
+        value = waiting.pop()
         while isinstance(value.owner, kernel.ViewOp):
             value = value.owner.source
-        if isinstance(value.owner, kernel.CallOp):
-            found.setdefault(value.owner)
+        owner = value.owner
+        if isinstance(owner, kernel.CallOp):
+            found.setdefault(owner)
+        elif isinstance(owner, onnx.IfOp):
+            regions = [owner.else_branch] if VERSION in owner.attributes else owner.regions
+            ends = [cast(Operation, region.block.last_op) for region in regions]
+            waiting.extend(end.operands[owner.results.index(value)] for end in ends)
     return list(found)
+
+
+def listed(main: FuncOp) -> Iterator[Operation]:
+    """All ops of `main`; of what has two versions, only those of the one that holds for all sizes."""
+    stack: list[Operation] = [main]
+    while stack:
+        op = stack.pop()
+        yield op
+        regions = [op.else_branch] if isinstance(op, onnx.IfOp) and VERSION in op.attributes else op.regions
+        stack.extend(inner for region in reversed(regions) for block in reversed(region.blocks)
+                     for inner in reversed(list(block.ops)))  # fmt: skip
+
+
+def explain_versions(module: ModuleOp, main: FuncOp) -> Iterator[dict[str, Any]]:
+    """Where a fact is tested as the model runs: the condition, the kernels where it holds, and the others."""
+    for op in main.walk():
+        condition = op.attributes.get(VERSION)
+        if isinstance(op, onnx.IfOp) and isinstance(condition, StringAttr):
+            holds, otherwise = (
+                [explain_call(module, call) for call in region.walk() if isinstance(call, kernel.CallOp)]
+                for region in (op.then_branch, op.else_branch)
+            )
+            yield {"condition": condition.data, "holds": holds, "otherwise": otherwise}
 
 
 def number_of(call: kernel.CallOp) -> int:

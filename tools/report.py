@@ -23,6 +23,9 @@ def render(report: dict[str, Any], kernels: bool = False) -> str:
         for row in report["refused"]:
             missing = f"; would fuse with assume={row['missing']!r}" if "missing" in row else ""
             lines.append(f"  {', '.join(row['producer'])} | {', '.join(row['consumer'])}: {row['why']}{missing}")
+    for version in report["versions"]:
+        names = (", ".join(k["name"] for k in version[side]) for side in ("holds", "otherwise"))
+        lines.append(f"where {version['condition']}: {next(names)}; else {next(names)}")
     if report["guards"]:
         lines.append("guards:")
         lines.extend(f"  {g['condition']}  {g['why']}" for g in report["guards"])
