@@ -7,6 +7,7 @@ compute every element in the same order of operations, so their results have the
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 from xdsl.dialects.builtin import ArrayAttr, StringAttr, TensorType, i1
@@ -47,10 +48,11 @@ def version_pairs(grouping: Grouping, inputs: Sequence[SSAValue]) -> list[tuple[
 
 
 def likely_symbols(inputs: Sequence[SSAValue]) -> tuple[frozenset[str], frozenset[str]]:
-    """The symbols that are some input's first axis, and all that are an axis of one."""
-    shapes = [dims.dims_of(v) for v in inputs if isinstance(v.type, TensorType)]
-    first = frozenset(str(s[0]) for s in shapes if s and is_symbol(s[0]))
-    return first, frozenset(str(d) for s in shapes for d in s if is_symbol(d))
+    """The symbols that are the first axis of half of the inputs or more, a batch; and all that are an axis of one."""
+    shapes = [shape for v in inputs if isinstance(v.type, TensorType) and (shape := dims.dims_of(v))]
+    first = Counter(str(shape[0]) for shape in shapes if is_symbol(shape[0]))
+    batches = frozenset(name for name, count in first.items() if 2 * count >= len(shapes))
+    return batches, frozenset(str(d) for s in shapes for d in s if is_symbol(d))
 
 
 def is_symbol(d: Dim) -> bool:
