@@ -7,19 +7,17 @@ became is a group (see `dialects/onnx/groups.py`), so export writes the node as 
 from __future__ import annotations
 
 from xdsl.context import Context
-from xdsl.dialects.builtin import ArrayAttr, ModuleOp
+from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import FuncOp
-from xdsl.ir import Operation, SSAValue
 from xdsl.passes import ModulePass
 
 from ..dialects import onnx
 from ..dialects.onnx.attributes import text_of
-from ..dialects.onnx.base import origin_of, set_value_name
-from ..dialects.onnx.groups import PART, mark_group, part_of
 from ..dialects.onnx.model import is_local_function
 from ..runtime.errors import UnsupportedError
 from ..semantics.weights import WeightStore
 from .inline_functions import inline_functions
+from .node_builder import hand_over
 from .upgrade_rules import RULES, Upgrade
 
 
@@ -63,34 +61,4 @@ def _upgrade(op: onnx.VersionedOp, weights: WeightStore | None) -> None:
     if rule is None:
         raise build.unsupported("no rule upgrades it")
     results = rule(build)
-    _hand_over(op, build, results)
-
-
-def _hand_over(op: onnx.VersionedOp, build: Upgrade, results: list[SSAValue | None]) -> None:
-    """Puts the new ops in the old one's place: uses, names, origin, and the mark that they are that node."""
-    old = op.formal_results()
-    results = [new if before is not None else None for before, new in zip(old, results)]
-    outer = part_of(op)  # inside an instance of a function, the call is the node
-    if outer is not None:
-        for made in build.made:
-            made.attributes[PART] = op.attributes[PART]
-    else:
-        node = origin_of(op)[0] if origin_of(op) else -1
-        mark_group(node, build.made, op.formal_operands(), results)
-    names = _names(op)
-    for index, (before, new) in enumerate(zip(old, results)):
-        if before is None:
-            continue
-        assert new is not None, f"a rule of {text_of(op.op_type)} forgot result {index}"
-        if index < len(names) and new.owner in build.made and isinstance(new.owner, Operation):
-            set_value_name(new, names[index])
-        if before.name_hint:
-            new.name_hint = before.name_hint
-        before.replace_all_uses_with(new)
-    op.detach()
-    op.erase()
-
-
-def _names(op: Operation) -> list[str]:
-    found = op.attributes.get("onnx.names")
-    return [text_of(entry) for entry in found] if isinstance(found, ArrayAttr) else []
+    hand_over(build, results)

@@ -7,104 +7,36 @@ type it computes in the graph (`Shape`, `CastLike`): nothing is inferred yet, an
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 from xdsl.dialects.builtin import ArrayAttr, TensorType
-from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
+from xdsl.ir import Attribute, Block, Region, SSAValue
 
 from ..dialects import onnx
 from ..dialects.onnx.base import describe
 from ..dialects.onnx.types import ELEMENT_NAMES, STRING, UNKNOWN
 from ..runtime.errors import UnsupportedError
 from ..semantics.weights import WeightStore
+from .node_builder import NodeBuilder, Results
 
-Results = list[SSAValue | None]
 
+class Upgrade(NodeBuilder):
+    """One node being upgraded."""
 
-class Upgrade:
-    """One node being upgraded. Each op that is built stands before it, in `made`, with its origin."""
+    op: onnx.VersionedOp
 
     def __init__(self, op: onnx.VersionedOp, weights: WeightStore | None = None) -> None:
-        self.op = op
+        super().__init__(op, weights)
         self.since: int = op.since_version.value.data
-        self.made: list[Operation] = []
-        self._weights = weights
-
-    def x(self, index: int = 0) -> SSAValue:
-        """An input that is there."""
-        value = self.op.operand_at(index)
-        if value is None:
-            raise self.unsupported(f"its input {index} is absent")
-        return value
-
-    def inputs(self) -> list[SSAValue | None]:
-        """All inputs by formal position."""
-        return self.op.formal_operands()
-
-    def attr(self, name: str, default: Any = None) -> Any:
-        """An attribute as a plain value, `default` where the node does not have it."""
-        value = self.op.attr(name, default)
-        if isinstance(value, onnx.RefAttr):
-            raise self.unsupported(f"its attribute '{name}' refers to one of a function")
-        if isinstance(value, onnx.WeightAttr):
-            if self._weights is None:
-                raise self.unsupported(f"its attribute '{name}' is a weight, and the weights are not at hand")
-            return self._weights.get(value).tolist()
-        return value
 
     def attributes(self, *dropped: str) -> dict[str, Attribute]:
         """The node's attributes without those named."""
         return {key: value for key, value in self.op.attributes_.data.items() if key not in dropped}
 
-    def used(self, index: int) -> bool:
-        """Whether the node has a result there that anything reads."""
-        value = self.op.result_at(index)
-        return value is not None and value.first_use is not None
-
     def outputs_listed(self) -> int:
         """How many outputs the node lists, those without a name included."""
         names = self.op.attributes.get("onnx.names")
         return len(names) if isinstance(names, ArrayAttr) else len(self.op.formal_results())
-
-    def make(
-        self,
-        cls: type[onnx.OnnxOp],
-        operands: Sequence[SSAValue | None],
-        attributes: Mapping[str, object] = {},
-        types: Sequence[Attribute | None] = (),
-        regions: Sequence[Region] = (),
-    ) -> onnx.OnnxOp:
-        """Builds an op before the node."""
-        made = cls.make(operands, attributes, types, like=self.op, regions=regions)
-        block = self.op.parent
-        assert block is not None
-        block.insert_op_before(made, self.op)
-        self.made.append(made)
-        return made
-
-    def value(
-        self, cls: type[onnx.OnnxOp], *operands: SSAValue | None, attributes: Mapping[str, object] = {}
-    ) -> SSAValue:
-        """The one result of an op built before the node."""
-        return self.make(cls, operands, attributes).results[0]
-
-    def constant(self, array: np.ndarray[Any, Any]) -> SSAValue:
-        """A constant."""
-        tensor = onnx.tensor_attr(array)
-        return self.make(onnx.ConstantOp, [], {"value": tensor}, [tensor.type]).results[0]
-
-    def ints(self, values: Sequence[int] | int) -> SSAValue:
-        """A constant of int64: a vector, or a scalar."""
-        return self.constant(np.array(values, np.int64))
-
-    def like(self, value: float, other: SSAValue) -> SSAValue:
-        """A scalar constant of the element type of `other`."""
-        return self.value(onnx.CastLikeOp, self.constant(np.array(value, np.float32)), other)
-
-    def shape(self, value: SSAValue) -> SSAValue:
-        """The sizes of a tensor, a vector of int64."""
-        return self.value(onnx.ShapeOp, value)
 
     def rank(self, value: SSAValue) -> SSAValue:
         """The rank of a tensor, a scalar of int64."""

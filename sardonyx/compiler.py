@@ -48,7 +48,7 @@ from .runtime.tuned import load_tuned
 from .schedules import Given as Schedules
 from .schedules import schedule_text
 from .semantics.custom import NO_OPERATORS, CustomOperator, Operators
-from .semantics.evaluate import operator_and_attributes, reference_of
+from .semantics.evaluate import operator_and_attributes, reference_of, result_places
 from .semantics.interpreter import run_graph
 from .semantics.reference import Value
 from .semantics.weights import WeightStore
@@ -241,7 +241,8 @@ def host_functions(entry: Entry, weights: WeightStore, operators: Operators) -> 
         if (domain, name) in operators:
             function = checked(function, op)
         elif is_json(attributes):
-            host["payload"] = {"domain": domain, "operator": name, "attributes": attributes}
+            places = result_places(op)
+            host["payload"] = {"domain": domain, "operator": name, "attributes": attributes, "results": places}
         single = len(op.results) == 1
         found.append((lambda *v, f=function: f(*v)[0]) if single else function)
     return found

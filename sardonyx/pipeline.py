@@ -39,6 +39,7 @@ from .lowering.schedule import ScratchNeed, schedule
 from .lowering.tensor import attach_bodies, lower_to_tensor
 from .options import Options
 from .rewrites.compute_sizes import compute_sizes
+from .rewrites.contrib import EXPANSIONS
 from .rewrites.driver import ORIGIN, Pattern, apply_patterns, origins_of
 from .rewrites.group import assumed_symbols
 from .rewrites.infer import infer_shapes
@@ -115,7 +116,11 @@ def _assume(state: State) -> None:
 def _check_operators(state: State) -> None:
     """Raises UnsupportedError naming all operators that nobody has."""
     state.operators = meant_operators(state.module, state.operators)
-    missing = unsupported(state.module, lambda domain, name: evaluator_of(domain, name, state.operators) is not None)
+
+    def known(domain: str, name: str) -> bool:
+        return (domain, name) in EXPANSIONS or evaluator_of(domain, name, state.operators) is not None
+
+    missing = unsupported(state.module, known)
     if missing:
         listed = "".join(f"\n  --> {entry}" for entry in missing)
         names = f"{len(missing)} operators are" if len(missing) > 1 else "an operator is"
@@ -123,7 +128,9 @@ def _check_operators(state: State) -> None:
 
 
 def _infer(state: State) -> None:
-    infer_shapes(state.module, state.weights, compile_mode=True, facts=state.facts, operators=state.operators)
+    infer_shapes(
+        state.module, state.weights, compile_mode=True, facts=state.facts, operators=state.operators, expand=True
+    )
     check_assumptions(state)
     refuse_unknown_ranks(state.module)
 

@@ -285,7 +285,12 @@ def host_function(host: Host) -> HostFunction:
 
     payload: dict[str, Any] = host.get("payload") or {}
     reference = REFERENCE[payload["domain"], payload["operator"]]
-    attributes, outputs = payload["attributes"], len(host["outputs"])
-    if outputs == 1:
-        return lambda *operands: reference(list(operands), attributes, 1)[0]
-    return lambda *operands: reference(list(operands), attributes, outputs)[:outputs]
+    attributes, places = payload["attributes"], payload["results"]
+    if len(places) == 1:
+        return lambda *operands: reference(list(operands), attributes, places[0] + 1)[places[0]]
+
+    def run(*operands: Any) -> tuple[Any, ...]:
+        results = reference(list(operands), attributes, places[-1] + 1)
+        return tuple(results[place] for place in places)
+
+    return run

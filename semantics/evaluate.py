@@ -53,8 +53,19 @@ def reference_of(
     reference = evaluator_of(domain, name, operators)
     if reference is None:
         return None
-    outputs = len(op.results)
-    return lambda *operands: reference(list(operands), attributes, outputs)[:outputs]
+    places = result_places(op)
+
+    def run(*operands: Value) -> tuple[Value, ...]:
+        results = reference(list(operands), attributes, places[-1] + 1 if places else 0)
+        return tuple(results[place] for place in places)
+
+    return run
+
+
+def result_places(op: Operation) -> list[int]:
+    """The formal positions of the results that are there."""
+    formal = op.formal_results() if isinstance(op, onnx.OnnxOp | onnx.PositionedOp) else list(op.results)
+    return [at for at, result in enumerate(formal) if result is not None]
 
 
 def evaluate(op: Operation, values: Sequence[Value], weights: WeightStore) -> list[np.ndarray[Any, Any]] | None:

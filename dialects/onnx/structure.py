@@ -94,8 +94,21 @@ class YieldOp(IRDLOperation):
         return cls.create(operands=values)
 
 
+class NamedOp(PositionedOp):
+    """A node by the name of its operator, with the attributes that the file gives it."""
+
+    name = "onnx.Named"  # no operation: subclasses have their own
+
+    def attr(self, name: str, default: Any = None) -> Any:
+        """An attribute as a plain Python value; `default` where the node does not have it."""
+        given = self.properties["attributes"]
+        assert isinstance(given, DictionaryAttr)
+        value = given.data.get(name)
+        return default if value is None else plain(value)
+
+
 @irdl_op_definition
-class CustomOp(PositionedOp):
+class CustomOp(NamedOp):
     """An operator of a domain that we do not know: `onnx.Custom "com.acme" "Fancy"(%x, _) {...} : (...) -> (...)`.
 
     `attributes_` holds the node's attributes; graphs among them are regions, named in order by `graphs`.  With
@@ -124,7 +137,7 @@ class CustomOp(PositionedOp):
 
 
 @irdl_op_definition
-class VersionedOp(PositionedOp):
+class VersionedOp(NamedOp):
     """A node of an older version whose form or meaning is not the newest class's, as the file has it.
 
     `onnx.Versioned "" "Squeeze" 11(%x) {attributes = {axes = array<i64: 1>}} : ...`; `sx-upgrade-opset` replaces it.
@@ -141,11 +154,6 @@ class VersionedOp(PositionedOp):
     operands_ = var_operand_def()
     results_ = var_result_def()
     bodies = var_region_def("single_block")
-
-    def attr(self, name: str, default: Any = None) -> Any:
-        """An attribute as a plain Python value; `default` where the node does not have it."""
-        value = self.attributes_.data.get(name)
-        return default if value is None else plain(value)
 
     def print(self, printer: Printer) -> None:
         _print_texts(printer, self.domain, self.op_type)

@@ -504,8 +504,14 @@ class ScoreFormula:
         if last is as_dim(1) and a.keys is not as_dim(1):
             value = e.b.broadcast(e.load(buffer, self.mask_at), a.lanes)
         else:
-            inside = e.mask(e.dim(last) - key, a.lanes)
+            length = e.dim(last)
+            inside = e.mask(length - key, a.lanes)
             value = e.load_vector(buffer, self.mask_at + key, a.lanes, e.both(inside, there))
+            if not last.is_const and last is not a.keys:  # it may turn out to be 1, and then serves all keys
+                single = length.compare("eq", 1)
+                only = e.b.broadcast(e.load(buffer, self.mask_at), a.lanes)
+                value = e.select(e.b.broadcast(single, a.lanes), only, value)
+                inside = e.mask(e.select_index(single, e.dim(a.keys), length) - key, a.lanes)
             scores = e.select(inside, scores, lowest)
         if self.o.kind(MASK).kind == "b":
             return e.select(value, scores, lowest)

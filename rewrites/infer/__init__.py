@@ -41,10 +41,12 @@ def infer_shapes(
     compile_mode: bool = False,
     facts: Facts | None = None,
     operators: Operators = NO_OPERATORS,
+    expand: bool = False,
 ) -> list[str]:
     """Sets the type of every value of `main`; gives a line for each declared type that is not so.
 
-    `operators` are the users' own.
+    `operators` are the users' own.  With `expand`, nodes of other domains that stand for several of ONNX's operators
+    are replaced by those (see `rewrites/contrib`); else they only have the types that those give.
 
     In compile mode, integer tensors that are known become `dims.tensor` or `onnx.Constant`, sizes that data decides are
     bound by `dims.bind`, and what ONNX demands and the prover does not know becomes `dims.assume`, first in its block
@@ -54,10 +56,10 @@ def infer_shapes(
     """
     facts = facts if facts is not None else Facts()
     functions = [f for f in module.body.block.ops if isinstance(f, FuncOp) and _is_graph(f)]
-    inference = _inferred(module, functions, weights, facts, operators)
+    inference = _inferred(module, functions, weights, facts, operators, expand)
     if compile_mode and materialize(inference, functions):
         # once more, now that all that the guards promise is known: sizes that they make equal are written alike
-        inference = _inferred(module, functions, weights, facts, operators)
+        inference = _inferred(module, functions, weights, facts, operators, expand)
         materialize(inference, functions)
     dead = inference.dead_regions()
     lines = [line for f in functions for line in differences(f, dead)]
@@ -70,9 +72,14 @@ def infer_shapes(
 
 
 def _inferred(
-    module: ModuleOp, functions: list[FuncOp], weights: WeightStore | None, facts: Facts, operators: Operators
+    module: ModuleOp,
+    functions: list[FuncOp],
+    weights: WeightStore | None,
+    facts: Facts,
+    operators: Operators,
+    expand: bool,
 ) -> Inference:
-    inference = Inference(module, weights, facts, operators)
+    inference = Inference(module, weights, facts, operators, expand)
     for function in functions:
         inference.function(function)
     if inference.unsupported:

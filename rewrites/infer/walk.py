@@ -13,13 +13,15 @@ from ...dialects import dims, onnx
 from ...dialects.dims import Dim, ShapeAttr, dims_of
 from ...dialects.dims.interval import is_signed
 from ...dialects.onnx.types import OptionalType, SequenceType, UnknownType
-from ...runtime.errors import ModelError
+from ...runtime.errors import ModelError, UnsupportedError
 from ...semantics.custom import NO_OPERATORS, Operators
 from ...semantics.facts import Contradiction, Facts
 from ...semantics.shapes import Context, Guard, Names, Scope, ShapeError, result_types, rule_of
 from ...semantics.shapes.elements import Truth
 from ...semantics.shapes.values import set_values
 from ...semantics.weights import WeightStore
+from ..contrib import Expansion, Rule, expansion_of
+from ..node_builder import hand_over
 from . import regions
 
 BINDS = "dims.binds"
@@ -42,9 +44,15 @@ class Inference:
     """One run over a module."""
 
     def __init__(
-        self, module: ModuleOp, weights: WeightStore | None, facts: Facts, operators: Operators = NO_OPERATORS
+        self,
+        module: ModuleOp,
+        weights: WeightStore | None,
+        facts: Facts,
+        operators: Operators = NO_OPERATORS,
+        expand: bool = False,
     ) -> None:
         self.names = Names()
+        self.expand = expand
         self.scope = Scope(self.names, facts, weights, operators)
         self.demands: dict[Operation, Demands] = {}
         self.unsupported: dict[Operation, str] = {}
@@ -87,12 +95,55 @@ class Inference:
 
     def _ops(self, ops: Sequence[Operation], scope: Scope) -> str | None:
         for at, op in enumerate(ops):
+            if (rule := expansion_of(op, scope.operators)) is not None:
+                assert isinstance(op, onnx.CustomOp)
+                failure = self._expanded(Expansion(op, scope.weights), rule, scope)
+                if failure is not None:
+                    return failure
+                continue
             c, failure = self._op(op, scope)
             if failure is not None:
                 return failure
             if c is not None and c.decisions and (failure := self._decide(c, ops[at + 1 :])) is not None:
                 return failure
         return None
+
+    def _expanded(self, b: Expansion, rule: Rule, scope: Scope) -> str | None:
+        """Infers what a node stands for, which takes its place; while trying, or without `expand`, the node stays."""
+        try:
+            results = b.expand(rule, lambda made: self._ops(made, scope))
+        except UnsupportedError:
+            if self.expand:
+                raise
+            b.drop()
+            self._unknown(Context(b.op, scope))
+            return None
+        if isinstance(results, str):
+            return results
+        if self.expand and not self._trials:
+            hand_over(b, results)
+            return None
+        for old, new in zip(b.op.formal_results(), results):
+            if old is not None and new is not None:
+                set_type(old, self._owned_by(old, new.type, b.made))
+        c = Context(b.op, scope)
+        c.binds = [str(d) for v in b.op.results for d in ranked_dims(v.type) if self.names.owners.get(str(d)) is v]
+        set_binds(c)
+        for made in b.made:
+            self.demands.pop(made, None)
+        b.drop()
+        return None
+
+    def _owned_by(self, value: SSAValue, type_: Attribute, made: Sequence[Operation]) -> Attribute:
+        """A type in which sizes that one of these ops decides are the value's own."""
+        if not isinstance(type_, TensorType):
+            return type_
+        found = list(dims_of(type_))
+        for axis, d in enumerate(found):
+            owners = [self.names.owners.get(name) for name in d.symbols]
+            if any(owner is not None and owner.owner in made for owner in owners):
+                found[axis] = self.names.size(value, axis)
+        return dims.tensor_type(type_.element_type, found)
 
     def _decide(self, c: Context, rest: Sequence[Operation]) -> str | None:
         """Branches that give other ranks: where what follows is valid for only one, the condition becomes a guard."""

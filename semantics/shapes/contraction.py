@@ -8,8 +8,9 @@ from collections.abc import Sequence
 from xdsl.dialects.builtin import i32
 
 from ...dialects import onnx
-from ...dialects.dims.expression import ONE, Dim
+from ...dialects.dims.expression import ONE, Dim, dim_min
 from .context import Context, Rules, ShapeError, Types
+from .elementwise import one_way
 
 
 def matmul_dims(c: Context, a: Sequence[Dim], b: Sequence[Dim]) -> list[Dim]:
@@ -46,8 +47,6 @@ def gemm(c: Context) -> Types:
     k2, n = reversed(b) if c.attr("transB") else b
     c.equal(k, k2, "the inner sizes of Gemm")
     if c.has(2):
-        from .elementwise import one_way
-
         one_way(c, (m, n), c.dims(2))
     return [c.like(0, [m, n])]
 
@@ -116,16 +115,26 @@ def _heads(c: Context, index: int, attribute: str) -> tuple[Dim, Dim, Dim, Dim]:
 
 def attention(c: Context) -> Types:
     packed = c.rank(0) == 3
-    batch, heads, length, _ = _heads(c, 0, "q_num_heads")
+    batch, heads, length, size = _heads(c, 0, "q_num_heads")
     kb, kv_heads, kv_length, k_size = _heads(c, 1, "kv_num_heads")
     vb, v_heads, v_length, v_size = _heads(c, 2, "kv_num_heads")
     for b in (kb, vb):
         c.equal(b, batch, "the batches of Attention")
     c.equal(v_heads, kv_heads, "the heads of key and value")
     c.equal(v_length, kv_length, "the lengths of key and value")
+    c.equal(k_size, size, "the head sizes of query and key")
+    c.divides(kv_heads, heads, "the heads of key and value divide those of the query")
     total = kv_length
     if c.has(4):
-        total = c.dims_of_rank(4, 4)[2] + kv_length
+        past, past_v = c.dims_of_rank(4, 4), c.dims_of_rank(5, 4)
+        for found, wanted in ((past, (batch, kv_heads, past[2], k_size)), (past_v, (batch, kv_heads, past[2], v_size))):
+            for a, b in zip(found, wanted):
+                c.equal(a, b, "the sizes of past keys and values")
+        total = past[2] + kv_length
+    if c.has(3):
+        _attention_mask(c, (batch, heads, length, total))
+    if c.has(6):
+        c.equal(c.dims_of_rank(6, 1)[0], batch, "the batches of Attention")
     y = [batch, length, heads * v_size] if packed else [batch, heads, length, v_size]
     return [
         c.like(0, y),
@@ -133,6 +142,15 @@ def attention(c: Context) -> Types:
         c.like(2, [batch, kv_heads, total, v_size]),
         c.like(0, [batch, heads, length, total]),
     ]
+
+
+def _attention_mask(c: Context, scores: Sequence[Dim]) -> None:
+    """The mask broadcasts to the scores; its last axis may be shorter."""
+    mask = c.dims_of_rank(3, 1, 2, 3, 4)
+    one_way(c, scores[:-1], mask[:-1])
+    if mask[-1] is not ONE:
+        c.at_most(mask[-1], scores[-1], "the mask's keys are not more than there are")
+        c.at_most(dim_min(scores[-1], ONE), mask[-1], "the mask has a key")
 
 
 def flex_attention(c: Context) -> Types:
