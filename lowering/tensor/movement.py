@@ -138,7 +138,7 @@ def concat(o: Operands) -> list[Node]:
 
 def concatenated(parts: Sequence[Node], axis: int, dims: Dims) -> Node:
     """Parts side by side along an axis: a search by halves for the part that an index is in."""
-    parts = [p for p in parts if p.dims[axis] is not ZERO]
+    parts = [p for p in parts if p.dims[axis] is not ZERO] or list(parts[:1])
     if len(parts) == 1:
         return parts[0]
     bounds = [ZERO]

@@ -1,0 +1,52 @@
+"""Corners of operators' meanings, compiled: the smallest cases that once were wrong."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from numpy.testing import assert_array_equal
+from onnx import ModelProto, helper, parser
+
+import sardonyx as sx
+
+
+def model(text: str, opset: int = 24) -> ModelProto:
+    return helper.make_model(parser.parse_graph(text), opset_imports=[helper.make_opsetid("", opset)], ir_version=11)
+
+
+def test_concat_of_nothing() -> None:
+    program = sx.compile(model("g (float[0, 3] x, float[0, 3] y) => (float[0, 3] z) { z = Concat <axis = 0> (x, y) }"))
+    empty = np.zeros((0, 3), np.float32)
+    assert program(empty, empty)["z"].shape == (0, 3)
+
+
+def test_results_of_a_hosted_operator_that_are_left_out() -> None:
+    graph = "g (float[N] x) => (float[M] y, int64[M] c) { y, , , c = Unique <sorted = 0> (x) }"
+    found = sx.compile(model(graph))(np.array([3, 1, 3, 2], np.float32))
+    assert_array_equal(found["y"], [3, 1, 2])
+    assert_array_equal(found["c"], [2, 1, 1])
+
+
+@pytest.mark.parametrize("last, seen", [(1, 5), (3, 3), (5, 5)])
+def test_the_last_axis_of_a_mask(last: int, seen: int) -> None:
+    """One that is 1 serves all keys, one that is shorter leaves out the rest; which of these is known when it runs."""
+    graph = """g (float[1, 1, 2, 4] q, float[1, 1, 5, 4] k, float[1, 1, 5, 4] v, bool[2, M] m)
+        => (float[1, 1, 2, 4] y) {
+        y = Attention(q, k, v, m)
+    }"""
+    random = np.random.default_rng(0)
+    q, k, v = (random.standard_normal((1, 1, n, 4)).astype(np.float32) for n in (2, 5, 5))
+    found = sx.compile(model(graph))(q=q, k=k, v=v, m=np.ones((2, last), np.bool_))["y"]
+    scores = np.exp(q[0, 0] @ k[0, 0, :seen].T / 2)
+    wanted = scores / scores.sum(1, keepdims=True) @ v[0, 0, :seen]
+    np.testing.assert_allclose(found[0, 0], wanted, rtol=1e-5, atol=1e-6)
+
+
+def test_a_mask_that_does_not_fit() -> None:
+    graph = """g (float[B, 1, 2, 4] q, float[B, 1, 5, 4] k, float[B, 1, 5, 4] v, bool[M, 1, 1, 5] m)
+        => (float[B, 1, 2, 4] y) {
+        y = Attention(q, k, v, m)
+    }"""
+    ones = {n: np.ones((2, 1, length, 4), np.float32) for n, length in (("q", 2), ("k", 5), ("v", 5))}
+    with pytest.raises(sx.InputError, match="M"):
+        sx.compile(model(graph))(**ones, m=np.ones((4, 1, 1, 5), np.bool_))
