@@ -184,7 +184,7 @@ def summary(tables: dict[str, list[Row]], readme: str) -> str:
             line += f" Not supported: {', '.join(missing)}."
         parts.append("\n  ".join(textwrap.wrap(line, 118, break_long_words=False, break_on_hyphens=False)))
     others = sum(bool(domain) for domain, _ in EXPANSIONS)
-    line = f"* **com.microsoft**: {others} operators are compiled as those of ONNX that they stand for; the rest is in"
+    line = f"* **com.microsoft**: {others} operators are compiled as those of ONNX that they stand for: see"
     parts.append("\n  ".join(textwrap.wrap(f"{line} [the table](docs/operators.md#other-domains).", 118)))
     head, _, rest = readme.partition(BEGIN)
     _, _, tail = rest.partition(END)
