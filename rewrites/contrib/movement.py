@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import numpy as np
 from xdsl.dialects.builtin import i1, i32, i64
 
 from ...dialects import onnx
@@ -60,7 +61,7 @@ def unfold_tensor(b: Expansion) -> Results:
     axis = b.attr("dim", -1) % rank
     room = b.sub(b.size_of(x, axis), b.ints([size - step]))
     starts = b.value(onnx.RangeOp, b.ints(0), b.scalar(b.value(onnx.DivOp, room, b.ints([step]))), b.ints(1))
-    places = b.add(b.unsqueezed(b.mul(starts, b.ints(step)), 1), b.ints([list(range(size))]))
+    places = b.add(b.unsqueezed(b.mul(starts, b.ints(step)), 1), b.constant(np.arange(size)[None]))
     found = b.value(onnx.GatherOp, x, places, attributes={"axis": axis})  # the slice's axis is behind `axis`
     return [b.transposed(found, [*range(axis + 1), *range(axis + 2, rank + 1), axis + 1])]
 

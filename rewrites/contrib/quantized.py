@@ -131,8 +131,8 @@ def scaled_product(
     bias: SSAValue | None,
 ) -> SSAValue:
     """scale (a - a_zero) (b - b_zero) + bias; the scale is one, or one for each column."""
-    zeros = tuple(None if z is None or _is_zero(b, z) else _one_or_vector(b, z) for z in zeros)
-    total = b.value(onnx.MatMulIntegerOp, *operands, *zeros)
+    needed = [None if z is None or _is_zero(b, z) else _one_or_vector(b, z) for z in zeros]
+    total = b.value(onnx.MatMulIntegerOp, *operands, *needed)
     return b.biased(b.mul(b.cast(total, b.element(scale)), scale), bias)
 
 
