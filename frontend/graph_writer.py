@@ -17,7 +17,7 @@ from xdsl.ir import Attribute, Block, BlockArgument, Operation, OpResult, SSAVal
 from ..dialects import dims, onnx
 from ..dialects.onnx import model as names
 from ..dialects.onnx.attributes import name_of_key, text_of
-from ..dialects.onnx.base import describe, value_name
+from ..dialects.onnx.base import describe, origin_of, value_name
 from ..dialects.onnx.groups import WHOLE, Group, group_at
 from ..dialects.onnx.schema import SEGMENTS, AttributeSpec
 from ..dialects.onnx.types import SparseAttr
@@ -99,6 +99,17 @@ def tensors_in(message: Message) -> Iterator[TensorProto]:
             continue
         for inner in value if descriptor.is_repeated else (value,):
             yield from tensors_in(inner)
+
+
+class Inexpressible(UnsupportedError):
+    """An op that a rewrite made cannot be written at the model's opset: the `pattern`, the op, and its node ids."""
+
+    def __init__(self, problem: UnsupportedError, op: Operation) -> None:
+        super().__init__(str(problem))
+        made_by = op.attributes.get("pattern")
+        self.pattern = text_of(made_by) if made_by is not None else None
+        self.op = op.name
+        self.origins = origin_of(op)
 
 
 @dataclass
@@ -387,7 +398,8 @@ class GraphWriter:
             else:
                 self._write_older(self._downgrade(op, version, inputs, outputs, attributes), then)
         except UnsupportedError as problem:
-            self._nodes.append(_Written(self._at, NodeProto(output=outputs), made=True, problem=problem))
+            unwritten = NodeProto(output=outputs)
+            self._nodes.append(_Written(self._at, unwritten, made=True, problem=Inexpressible(problem, op)))
 
     def _write_older(self, downgrade: Downgrade, then: defs.OpSchema | None) -> None:
         schema = downgrade.op.SCHEMA

@@ -6,7 +6,7 @@ operations' origins and the pattern's name.  A pattern that never stops is repor
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -44,6 +44,10 @@ class Pattern:
     def rewrite(self, op: Operation, rewriter: PatternRewriter, /) -> None:
         raise NotImplementedError(type(self).__name__)
 
+    def takes(self, op: Operation, /) -> bool:
+        """Whether `rewrite` is asked about this op at all."""
+        return True
+
     @classmethod
     def title(cls) -> str:
         """The pattern's name in logs and provenance."""
@@ -59,6 +63,26 @@ class PatternRewriter:
     erased: list[Operation] = field(default_factory=list[Operation])
     touched: list[Operation] = field(default_factory=list[Operation])
     origins: set[int] = field(default_factory=set[int])
+    opsets: Mapping[str, int] | None = None
+    """The opsets that the module has to keep to, by domain; None where any operator may be made."""
+    declined: str | None = None
+    """Why the pattern made nothing though it matched."""
+
+    def may_make(self, *classes: type[onnx.OnnxOp]) -> bool:
+        """Whether the model's opset has these operators; where it does not, the pattern declines, and the log says so.
+
+        To be asked last of all, when everything else matches.
+        """
+        for schema in (cls.SCHEMA for cls in classes) if self.opsets is not None else ():
+            assert self.opsets is not None
+            version = self.opsets.get(schema.domain)
+            if version is None or version < schema.first:
+                has = f"opset {version}" if version is not None else "not imported"
+                self.declined = (
+                    f"{schema.op_type} is new in opset {schema.first} of '{schema.domain or 'ai.onnx'}'; {has}"
+                )
+                return False
+        return True
 
     def insert(self, op: Operation, before: Operation | None = None) -> Operation:
         """Inserts a new op before the root, or before the op given, and returns it."""
@@ -121,10 +145,28 @@ class Firing:
     origins: tuple[int, ...]
 
 
+@dataclass(frozen=True)
+class Declined:
+    """A pattern that matched and was not applied: its name, the root's name, the root's node ids, and why."""
+
+    pattern: str
+    op: str
+    origins: tuple[int, ...]
+    reason: str
+
+
 def apply_patterns(
-    module: ModuleOp | Block, patterns: Sequence[Pattern], *, max_rewrites_per_op: int = 16
+    module: ModuleOp | Block,
+    patterns: Sequence[Pattern],
+    *,
+    max_rewrites_per_op: int = 16,
+    opsets: Mapping[str, int] | None = None,
+    declined: dict[Declined, None] | None = None,
 ) -> list[Firing]:
     """Runs the patterns to a fixpoint and tells what fired, in order.
+
+    `opsets`, by domain, are those that the module has to keep to; without them any operator may be made.  What
+    patterns declined for that is put into `declined`.
 
     Raises CompilerBug naming pattern and op when the number of rewrites passes `max_rewrites_per_op` times the number
     of ops that there were at the start (plus 1000): some pattern undoes another's work.
@@ -151,9 +193,13 @@ def apply_patterns(
         if op in gone or op.parent is None:
             continue
         for pattern in table[type(op)]:
-            rewriter = PatternRewriter(op, origins=set(origins_of(op)))
+            if not pattern.takes(op):
+                continue
+            rewriter = PatternRewriter(op, origins=set(origins_of(op)), opsets=opsets)
             pattern.rewrite(op, rewriter)
             if not rewriter.changed:
+                if rewriter.declined is not None and declined is not None:
+                    declined[Declined(pattern.title(), op.name, origins_of(op), rewriter.declined)] = None
                 continue
             gone.update(rewriter.erased)
             name = pattern.title()

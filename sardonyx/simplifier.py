@@ -3,32 +3,51 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import onnx as onnx_package
-from onnx import GraphProto, ModelProto
+from onnx import ModelProto, NodeProto
 from xdsl.dialects.builtin import TensorType
 
 from .dialects import onnx
 from .dialects.dims import dims_of
-from .dialects.onnx.model import INPUTS, main_of, names_of
+from .dialects.onnx.model import INPUTS, main_of, names_of, opsets_of
+from .dialects.onnx.nodes import NodeInfo
 from .frontend.exporter import export_model
+from .frontend.graph_writer import Inexpressible
 from .frontend.importer import import_model
 from .program import Model, TensorInfo
-from .rewrites.driver import Firing
+from .rewrites.driver import Declined
 from .rewrites.infer import infer_shapes
-from .rewrites.simplify import simplify
+from .rewrites.simplify import Log, simplify
 from .rewrites.upgrade import upgrade_opset
-from .runtime.errors import InputError
+from .runtime.errors import InputError, UnsupportedError
 from .semantics.interpreter import run_graph
 from .tools.compare import compare_outputs
 from .tools.feeds import make_feeds
 
 SIZES = (1, 2, 3, 7)
 """What all symbols are set to, in turn, when a result is checked."""
+
+
+@dataclass(frozen=True)
+class Simplified:
+    """A simplified model, what the rules did and declined, and the numbers of nodes."""
+
+    model: ModelProto
+    log: Log
+    nodes: tuple[NodeInfo, ...]
+    before: int
+    after: int
+
+    def names(self, origins: Sequence[int]) -> list[str]:
+        """The names of the file's nodes with these ids; an operator where a node has no name."""
+        listed = (self.nodes[i] for i in origins if 0 <= i < len(self.nodes))
+        return [node.name or f"a node of {node.op_type}" for node in listed]
 
 
 def simplified(
@@ -43,40 +62,81 @@ def simplified(
 ) -> dict[str, Any]:
     """Writes the model simplified to `output`: the same inputs, outputs and opset, fewer nodes.
 
-    Gives the numbers of nodes `before` and `after`, how often each of the `rules` fired, and with `validate` under
-    `validation` what `validated` gives.
+    Gives the numbers of nodes `before` and `after`, how often each of the `rules` fired, the `log` with the nodes of
+    each firing, what `declined` and why, and with `validate` under `validation` what `validated` gives.
     """
-    proto, log, before = simplify_model(model, exact=exact)
-    onnx_package.save(proto, output)
+    found = simplify_model(model, exact=exact)
+    onnx_package.save(found.model, output)
     report: dict[str, Any] = {
         "output": str(output),
-        "before": before,
-        "after": count_nodes(proto.graph),
-        "rules": dict(Counter(firing.pattern for firing in log).most_common()),
+        "before": found.before,
+        "after": found.after,
+        "rules": dict(Counter(firing.pattern for firing in found.log.firings).most_common()),
+        "log": [{"rule": f.pattern, "op": f.op, "nodes": found.names(f.origins)} for f in found.log.firings],
+        "declined": [
+            {"rule": d.pattern, "op": d.op, "nodes": found.names(d.origins), "reason": d.reason}
+            for d in found.log.declined
+        ],
     }
     if validate:
         report["validation"] = validated(model, output, sizes=sizes, rtol=rtol, atol=atol)
     return report
 
 
-def simplify_model(model: Model, *, exact: bool = False) -> tuple[ModelProto, list[Firing], int]:
-    """The simplified model, what fired, and how many nodes there were."""
+def simplify_model(model: Model, *, exact: bool = False) -> Simplified:
+    """The model with the rules applied, at its own opset; the model itself where that would not have fewer nodes."""
     module, weights = import_model(model)
-    before = count_nodes(export_model(module, weights).graph)
-    upgrade_opset(module, weights)
-    infer_shapes(module, weights, compile_mode=True)  # what is known of shapes and conditions becomes constants
-    log = simplify(module, weights, exact=exact)
-    result = export_model(module, weights)
-    if count_nodes(result.graph) > before:  # sizes that are written out cost more than the rules saved
-        return export_model(*import_model(model)), [], before
-    return result, log, before
+    nodes = onnx.node_table(module)
+    original = export_model(module, weights)
+    before = count_nodes(original)
+    for materialize in (True, False):  # sizes that are written out may cost more than the rules save
+        try:
+            result, log = _rewritten(model, exact=exact, materialize=materialize)
+        except UnsupportedError:
+            continue
+        if (after := count_nodes(result)) <= before:
+            return Simplified(result, log, nodes, before, after)
+    return Simplified(original, Log(), nodes, before, before)
 
 
-def count_nodes(graph: GraphProto) -> int:
-    """The nodes of a graph and of the bodies in it."""
-    attributes = [a for node in graph.node for a in node.attribute]
-    bodies = [g for a in attributes for g in (*([a.g] if a.HasField("g") else ()), *a.graphs)]
-    return len(graph.node) + sum(map(count_nodes, bodies))
+def _rewritten(model: Model, *, exact: bool, materialize: bool) -> tuple[ModelProto, Log]:
+    """Applies the rules, without those whose results the model's opset cannot express: they are found by trying."""
+    without: dict[str, Declined] = {}
+    while True:
+        module, weights = import_model(model)
+        opsets = opsets_of(module)
+        upgrade_opset(module, weights)
+        infer_shapes(module, weights, compile_mode=materialize)  # known shapes and conditions become constants
+        log = simplify(module, weights, exact=exact, opsets=opsets, without=frozenset(without))
+        log.declined.update(dict.fromkeys(without.values()))
+        try:
+            return export_model(module, weights), log
+        except Inexpressible as problem:
+            if problem.pattern is None or problem.pattern in without:
+                raise
+            without[problem.pattern] = Declined(problem.pattern, problem.op, problem.origins, str(problem))
+
+
+def count_nodes(model: ModelProto) -> int:
+    """The nodes that a runtime has to run: those of the graph, of the bodies in it, and of local functions where they
+    are called; `Constant` is no more a node than an initializer is.
+    """
+    functions = {(f.domain, f.name, f.overload): f for f in model.functions}
+
+    def count(nodes: Iterable[NodeProto]) -> int:
+        total = 0
+        for node in nodes:
+            function = functions.get((node.domain, node.op_type, node.overload))
+            if function is not None:
+                total += count(function.node)
+            elif node.op_type != "Constant" or node.domain:
+                total += 1
+            for attribute in node.attribute:
+                bodies = (*([attribute.g] if attribute.HasField("g") else ()), *attribute.graphs)
+                total += sum(count(body.node) for body in bodies)
+        return total
+
+    return count(model.graph.node)
 
 
 def validated(model: Model, other: Model, *, sizes: Sequence[str] = (), rtol: float, atol: float) -> dict[str, Any]:
@@ -147,9 +207,24 @@ def by_reference(model: Model, feeds: Mapping[str, Any]) -> dict[str, Any]:
 
 def render_simplification(report: Mapping[str, Any]) -> str:
     """The report as text for people."""
-    lines = [f"{rule}: {count}" for rule, count in report["rules"].items()]
+    lines: list[str] = []
+    for rule, count in report["rules"].items():
+        names = dict.fromkeys(name for entry in report["log"] if entry["rule"] == rule for name in entry["nodes"])
+        lines.append(f"{rule}: {count}" + (f"  ({shortened(list(names))})" if names else ""))
+    reasons: dict[tuple[str, str], list[str]] = {}
+    for entry in report["declined"]:
+        reasons.setdefault((entry["rule"], entry["reason"]), []).extend(entry["nodes"])
+    lines += [f"{rule} declined: {why}  ({shortened(names)})" for (rule, why), names in reasons.items()]
     lines.append(f"{report['before']} nodes -> {report['after']}")
     if (validation := report.get("validation")) is not None:
         verdict = "equal" if validation["equal"] else "DIFFERS"
         lines.append(f"{verdict} by {validation['by']} with all symbols at {', '.join(validation['sizes'])}")
     return "\n".join(lines)
+
+
+SHOWN = 4
+
+
+def shortened(names: Sequence[str]) -> str:
+    """The first few names, and how many there are beyond."""
+    return ", ".join(names[:SHOWN]) + (f", and {len(names) - SHOWN} more" if len(names) > SHOWN else "")

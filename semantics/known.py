@@ -24,10 +24,13 @@ Array = np.ndarray[Any, Any]
 
 
 def constant_attribute(value: SSAValue) -> Attribute | None:
-    """The attribute with the value of an `onnx.Constant` or `onnx.Initializer`; None where the value is no constant."""
+    """The attribute with the value of an `onnx.Constant` or `onnx.Initializer`; None where the value is no constant.
+
+    An initializer that a caller may override is none.
+    """
     op = value.owner
     if isinstance(op, onnx.InitializerOp):
-        return op.value
+        return op.value if op.overridable is None else None
     if isinstance(op, onnx.ConstantOp):
         return next(iter(op.properties.values()), None)
     return None

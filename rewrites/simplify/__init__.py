@@ -1,44 +1,139 @@
-"""Simplification: the rule set on the onnx dialect, to a fixpoint, with a log of what fired."""
+"""Simplification: the rule set on the onnx dialect, to a fixpoint, with a log of what fired and what declined."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from xdsl.dialects.builtin import ModuleOp
 
 from ...semantics.facts import Facts
 from ...semantics.weights import WeightStore
-from ..driver import Firing, Pattern, apply_patterns
-from .batch_norm import FoldBatchNormIntoConv
-from .control_flow import InlineKnownIf
-from .fold import fold_constants
-from .identity import IDENTITIES
+from ..driver import Declined, Firing, Pattern, apply_patterns
+from .activations import RecognizeActivation, RecognizeHardSigmoid
+from .attention import RecognizeAttention, RecognizeRotary
+from .control_flow import InlineKnownIf, UnrollLoop
+from .fold import Compute, fold_constants
+from .identity import EXACT_IDENTITIES, DropNeutral
+from .linear import FoldPad, FoldTransposeIntoGemm, FuseMatMulAdd
+from .movement import (
+    FlattenConcats,
+    JoinTransposes,
+    MergeReductions,
+    MergeSlices,
+    MergeTransposes,
+    RejoinParts,
+    SinkTranspose,
+)
+from .normalizations import FoldScaleIntoNormalization, FoldShiftIntoNormalization, RecognizeNormalization
+from .quantization import DropRequantize
+from .recurrent import DropZeroState
 from .redundancy import eliminate_common_subexpressions, eliminate_dead_code
+from .views import MergeViews, SpellExpand, SpellReshape, SpellSlice, SpellTransposeOfOnes
+from .weights import FoldIntoWeights, FoldScaleBefore, MergeConstants
 
 MAX_ROUNDS = 8
 
-EXACT: tuple[Pattern, ...] = (InlineKnownIf(), *IDENTITIES)
-"""Rules that keep every bit of every value."""
+MOST_UNROLLED = 64
+"""A loop that would become more operators than this stays a loop, in a program."""
 
-ROUNDING: tuple[Pattern, ...] = ()
-"""Rules that may change rounding, each listed in docs/numerics.md; `exact=True` leaves them out."""
+
+@dataclass
+class Log:
+    """What simplification did, in order, and what it left for the model's opset or because it failed."""
+
+    firings: list[Firing] = field(default_factory=list[Firing])
+    declined: dict[Declined, None] = field(default_factory=dict[Declined, None])
+
+
+def exact_rules(weights: WeightStore, facts: Facts, *, for_file: bool) -> tuple[Pattern, ...]:
+    """Rules that keep every bit of every value."""
+    return (
+        InlineKnownIf(),
+        UnrollLoop(weights, 0 if for_file else MOST_UNROLLED),
+        *EXACT_IDENTITIES,
+        DropNeutral(exact=True),
+        MergeTransposes(),
+        SinkTranspose(),
+        MergeSlices(),
+        RejoinParts(facts),
+        MergeViews(facts, for_file),
+        MergeReductions(),
+        DropRequantize(),
+        DropZeroState(),
+        FoldPad(weights, facts),
+    )
+
+
+def rounding_rules(weights: WeightStore) -> tuple[Pattern, ...]:
+    """Rules that may change rounding, each listed in docs/numerics.md; `exact=True` leaves them out."""
+    return (
+        DropNeutral(exact=False),
+        FoldIntoWeights(weights, exact=False),
+        MergeConstants(weights),
+        RecognizeActivation(),
+        RecognizeHardSigmoid(),
+        RecognizeNormalization(weights),
+        FoldScaleIntoNormalization(weights),
+        FoldShiftIntoNormalization(weights),
+        RecognizeAttention(),
+        RecognizeRotary(),
+    )
+
+
+def file_rules(weights: WeightStore, facts: Facts, *, exact: bool) -> tuple[Pattern, ...]:
+    """Rules that make a model file shorter and a program no faster: there these ops share a kernel anyway."""
+    return (
+        JoinTransposes(),
+        FlattenConcats(),
+        FuseMatMulAdd(exact),
+        FoldTransposeIntoGemm(),
+        FoldIntoWeights(weights, exact=True),
+        SpellTransposeOfOnes(facts),
+        *(() if exact else (FoldScaleBefore(weights),)),
+    )
+
+
+def spelling_rules(facts: Facts) -> tuple[Pattern, ...]:
+    """Rules that write what is known of sizes as numbers where a model file has computed it."""
+    return (SpellReshape(facts), SpellExpand(), SpellSlice(facts))
 
 
 def simplify(
-    module: ModuleOp, weights: WeightStore, *, facts: Facts | None = None, exact: bool = False
-) -> list[Firing]:
-    """Runs all rules until none fires (at most `MAX_ROUNDS` times); returns what fired, in order.
+    module: ModuleOp,
+    weights: WeightStore,
+    *,
+    facts: Facts | None = None,
+    exact: bool = False,
+    opsets: Mapping[str, int] | None = None,
+    without: frozenset[str] = frozenset(),
+    compute: Compute | None = None,
+) -> Log:
+    """Runs all rules until none fires (at most `MAX_ROUNDS` times).
 
-    The module must be inferred: rules ask for dims and element types, and keep them.
+    The module should be inferred: rules ask for dims and element types, and leave alone what has none.  With `opsets`,
+    by domain, the module is to be written as a model of these: rules that make operators which are newer decline, and
+    those are run, too, that serve a file only.  `without` names rules that are left out; `compute` evaluates an op on
+    large constants.
     """
-    rules: Sequence[Pattern] = EXACT if exact else (*EXACT, *ROUNDING, FoldBatchNormIntoConv(weights))
-    log: list[Firing] = apply_patterns(module, [InlineKnownIf()])  # first: what cannot run need not have types
+    facts = facts if facts is not None else Facts()
+    for_file = opsets is not None
+    rules: list[Pattern] = [*exact_rules(weights, facts, for_file=for_file)]
+    rules += [] if exact else rounding_rules(weights)
+    rules += (*file_rules(weights, facts, exact=exact), *spelling_rules(facts)) if for_file else ()
+    rules = [rule for rule in rules if rule.title() not in without]
+    log = Log()
+
+    def run(patterns: Sequence[Pattern]) -> list[Firing]:
+        return apply_patterns(module, patterns, opsets=opsets, declined=log.declined)
+
+    log.firings += run([rule for rule in rules if isinstance(rule, InlineKnownIf)])  # what cannot run may have no types
     for _ in range(MAX_ROUNDS):
-        fired = apply_patterns(module, rules)
-        fired += fold_constants(module, weights)
+        fired = run(rules)
+        fired += fold_constants(module, weights, compute=compute, declined=log.declined)
         fired += eliminate_common_subexpressions(module)
         fired += eliminate_dead_code(module)
-        log += fired
+        log.firings += fired
         if not fired:
             break
     return log

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import cast
 
-from xdsl.ir import Operation
+import numpy as np
+from xdsl.dialects.builtin import TensorType
+from xdsl.ir import Block, Operation, SSAValue
 
-from ...dialects import onnx
+from ...dialects import dims, onnx
+from ...dialects.dims import dims_of
+from ...dialects.onnx.groups import PART, WHOLE
 from ...semantics.known import constant_value
+from ...semantics.weights import WeightStore
 from ..driver import Pattern, PatternRewriter
+from .redundancy import IMPURE
+from .rule import axes_constant, constant, element_of
 
 
 class InlineKnownIf(Pattern):
@@ -36,3 +44,93 @@ class InlineKnownIf(Pattern):
         end.detach()
         end.erase()
         rewriter.replace(op, values)
+
+
+NOT_COPIED = ("onnx.node", "onnx.names", PART, WHOLE)
+"""What says of an op that it is a certain node of the file, or a part of one."""
+
+
+@dataclass(frozen=True)
+class UnrollLoop(Pattern):
+    """Loop(2, true, x) {body}  ->  body(1, body(0, x))
+
+    A loop whose trip count is a constant and whose condition stays true, or that does not run at all.  Declines where
+    more than `most` ops would come of it, for bodies that bind sizes of their own, and for states that change their type.
+    """
+
+    weights: WeightStore
+    most: int
+
+    root = onnx.LoopOp
+
+    def rewrite(self, op: Operation, rewriter: PatternRewriter, /) -> None:
+        loop = cast(onnx.LoopOp, op)
+        body = loop.body.block
+        trips = known_trips(loop, body)
+        inner = [o for o in body.ops if not isinstance(o, onnx.YieldOp)]
+        counted = [o for o in inner if not isinstance(o, onnx.ConstantOp)]
+        if trips is None or trips * len(counted) > max(self.most, len(counted) + 1) or not can_copy(inner):
+            return
+        carried = list(loop.operands[len(loop.operands) - (len(body.args) - 2) :]) if len(body.args) > 2 else []
+        end = body.last_op
+        assert isinstance(end, onnx.YieldOp)
+        scans = len(op.results) - len(carried)
+        if len(op.results) != len(end.values) - 1 or not all(isinstance(r.type, TensorType) for r in op.results):
+            return
+        if any(a.type != v.type for a, v in zip(body.args[2:], carried, strict=True)):
+            return  # its sizes change from trip to trip
+        if any(v.type != a.type for v, a in zip(end.values[1 : 1 + len(carried)], body.args[2:], strict=True)):
+            return
+        if trips == 0 and scans:
+            return
+        collected: list[list[SSAValue]] = [[] for _ in range(scans)]
+        for trip in range(trips):
+            number = constant(np.array(trip, np.int64), rewriter, self.weights)
+            true = constant(np.array(True), rewriter, self.weights)
+            mapping: dict[SSAValue, SSAValue] = dict(zip(body.args, [number, true, *carried], strict=True))
+            for old in inner:
+                copy = old.clone(mapping)
+                for name in NOT_COPIED:
+                    copy.attributes.pop(name, None)
+                rewriter.insert(copy)
+            values = [mapping.get(v, v) for v in end.values[1:]]
+            carried = values[: len(carried)]
+            for listed, value in zip(collected, values[len(carried) :], strict=True):
+                listed.append(value)
+        stacked = [stack(v, r, rewriter) for v, r in zip(collected, op.results[len(carried) :], strict=True)]
+        rewriter.replace(op, [*carried, *stacked])
+
+
+def known_trips(loop: onnx.LoopOp, body: Block) -> int | None:
+    """How often the body runs, where that is a number."""
+    start = constant_value(loop.operand_at(1)) if loop.operand_at(1) is not None else np.array(True)
+    if start is not None and not start.reshape(-1)[0]:
+        return 0
+    most = loop.operand_at(0)
+    count = constant_value(most) if most is not None else None
+    end = body.last_op
+    assert isinstance(end, onnx.YieldOp)
+    again = end.values[0]
+    stays = again is body.args[1] or ((c := constant_value(again)) is not None and bool(c.reshape(-1)[0]))
+    if start is None or count is None or not stays:
+        return 0 if count is not None and count.reshape(-1)[0] <= 0 else None
+    return max(int(count.reshape(-1)[0]), 0)
+
+
+def can_copy(ops: list[Operation]) -> bool:
+    """Whether ops may stand in a block several times: they bind no sizes, and draw no random numbers."""
+    return all(
+        type(inner) not in IMPURE and "dims.binds" not in inner.attributes and not isinstance(inner, dims.AssumeOp)
+        for op in ops
+        for inner in op.walk()
+    )
+
+
+def stack(values: list[SSAValue], result: SSAValue, rewriter: PatternRewriter) -> SSAValue:
+    """The scan output of all trips: each trip's value with a new first axis, one after another."""
+    parts: list[SSAValue] = []
+    for value in values:
+        type_ = dims.tensor_type(element_of(value), [1, *dims_of(value)])
+        axes = axes_constant([0], rewriter)
+        parts.append(rewriter.insert(onnx.UnsqueezeOp.make([value, axes], {}, [type_])).results[0])
+    return rewriter.insert(onnx.ConcatOp.make(parts, {"axis": 0}, [result.type])).results[0]

@@ -1,0 +1,367 @@
+"""Operators that only move elements, and undo one another: transposes, slices, splits, concatenations."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, cast
+
+from xdsl.ir import Operation, SSAValue
+
+from ...dialects import dims, onnx
+from ...dialects.dims import Dim, as_dim, dim_max, dims_of, tensor_type
+from ...semantics.facts import Facts
+from ...semantics.kinds import reduced_axes
+from ...semantics.known import known_dims
+from ..constants import attributes_of
+from ..driver import PatternRewriter
+from .rule import BROADCASTING, Rule, axes_constant, element_of, only_producer, producer, scalar_of
+from .views import END
+
+MANY = (1 << 31) - 1
+"""No axis is longer: exporters write this, or `END`, for the end."""
+
+# --- transposes -------------------------------------------------------------------------------------------------------
+
+
+def permutation(op: Operation) -> list[int]:
+    """The perm attribute, or its default: all axes reversed."""
+    perm = onnx.attr(op, "perm")
+    return list(perm) if perm is not None else list(reversed(range(len(dims_of(op.operands[0])))))
+
+
+class MergeTransposes(Rule):
+    """Transpose(Transpose(x, p), q)  ->  Transpose(x, p[q]), or x where that keeps the order"""
+
+    root = onnx.TransposeOp
+
+    def rewrite(self, op: Operation, rewriter: PatternRewriter, /) -> None:
+        perm = permutation(op)
+        inner = producer(op.operands[0], onnx.TransposeOp)
+        if perm == list(range(len(perm))):
+            rewriter.replace(op, [op.operands[0]])
+        elif inner is not None:
+            first = permutation(inner)
+            both = [first[p] for p in perm]
+            rewriter.replace(op, onnx.TransposeOp.make([inner.operands[0]], {"perm": both}, [op.results[0].type]))
+
+
+UNARY: tuple[type[onnx.OnnxOp], ...] = (
+    onnx.AbsOp, onnx.CastOp, onnx.CeilOp, onnx.CosOp, onnx.EluOp, onnx.ErfOp, onnx.ExpOp, onnx.FloorOp, onnx.GeluOp,
+    onnx.HardSigmoidOp, onnx.HardSwishOp, onnx.IsNaNOp, onnx.LeakyReluOp, onnx.LogOp, onnx.MishOp, onnx.NegOp,
+    onnx.NotOp, onnx.ReciprocalOp, onnx.ReluOp, onnx.RoundOp, onnx.SeluOp, onnx.SigmoidOp, onnx.SignOp, onnx.SinOp,
+    onnx.SoftplusOp, onnx.SoftsignOp, onnx.SqrtOp, onnx.SwishOp, onnx.TanhOp,
+)  # fmt: skip
+"""Pointwise operators of one operand."""
+
+MAX_CHAIN = 8
+
+
+class SinkTranspose(Rule):
+    """Transpose(Relu(Transpose(x, p)), q)  ->  Transpose(Relu(x), p[q]), and so for other pointwise operators and scalars
+
+    Declines when something else reads what stands between the two.
+    """
+
+    root = onnx.TransposeOp
+
+    def rewrite(self, op: Operation, rewriter: PatternRewriter, /) -> None:
+        chain: list[onnx.OnnxOp] = []
+        value = op.operands[0]
+        while (inner := only_producer(value, *UNARY, *BROADCASTING)) is not None and len(chain) < MAX_CHAIN:
+            chain.append(inner)
+            through = varying(inner)
+            if through is None:
+                return
+            value = inner.operands[through]
+        first = only_producer(value, onnx.TransposeOp)
+        if first is None or not chain:
+            return
+        source = first.operands[0]
+        for inner in reversed(chain):
+            at = varying(inner)
+            operands = [source if i == at else o for i, o in enumerate(inner.formal_operands())]
+            type_ = tensor_type(element_of(inner.results[0]), dims_of(source))
+            source = rewriter.insert(type(inner).make(operands, attributes_of(inner), [type_])).results[0]
+        outer, perm = permutation(op), permutation(first)
+        both = [perm[p] for p in outer]
+        rewriter.replace(op, onnx.TransposeOp.make([source], {"perm": both}, [op.results[0].type]))
+        for inner in (*chain, first):
+            rewriter.erase(inner)
+
+
+def varying(op: Operation) -> int | None:
+    """Which operand is no scalar, if all others are constants of one element."""
+    others = [i for i, o in enumerate(op.operands) if not is_single(o)]
+    if len(others) != 1 or len(dims_of(op.operands[others[0]])) != len(dims_of(op.results[0])):
+        return None
+    return others[0]
+
+
+def is_single(value: SSAValue) -> bool:
+    return scalar_of(value) is not None and all(d.is_const and d.value == 1 for d in dims_of(value))
+
+
+class JoinTransposes(Rule):
+    """Add(Transpose(x, p), Transpose(y, p))  ->  Transpose(Add(x, y), p), and so for other pointwise operators
+
+    Declines when something else reads a transposed operand.
+    """
+
+    root = BROADCASTING
+
+    def rewrite(self, op: Operation, rewriter: PatternRewriter, /) -> None:
+        if len(op.operands) < 2:
+            return
+        inner = [only_producer(o, onnx.TransposeOp) for o in op.operands]
+        made = [t for t in inner if t is not None]
+        if len(made) < len(inner) or len({tuple(permutation(t)) for t in made}) != 1:
+            return
+        perm = permutation(made[0])
+        result = dims_of(op.results[0])
+        shape: list[Dim] = [as_dim(0)] * len(perm)
+        for axis, source in enumerate(perm):
+            shape[source] = result[axis]
+        type_ = tensor_type(element_of(op.results[0]), shape)
+        operands = [t.operands[0] for t in made]
+        pointwise = rewriter.insert(type(op).make(operands, attributes_of(cast(onnx.OnnxOp, op)), [type_]))  # pyright: ignore
+        rewriter.replace(op, onnx.TransposeOp.make([pointwise.results[0]], {"perm": perm}, [op.results[0].type]))
+        for t in made:
+            rewriter.erase(t)
+
+
+# --- slices -----------------------------------------------------------------------------------------------------------
+
+
+class Cut(NamedTuple):
+    """What a Slice takes of one axis: `length` elements from `start` on, each `step` after the one before.
+
+    `first` and `last` are the bounds as the op has them.
+    """
+
+    first: Dim
+    last: Dim
+    step: int
+    start: Dim
+    length: Dim
+
+
+def cuts_of(op: onnx.SliceOp) -> dict[int, Cut] | None:
+    """The cuts by axis; None where a bound, an axis or a step is not known or the step is negative."""
+    shape, result = dims_of(op.operands[0]), dims_of(op.results[0])
+    starts, ends = known_dims(op.operands[1]), known_dims(op.operands[2])
+    axes = given(op.operand_at(3), range(len(starts or ())))
+    steps = given(op.operand_at(4), [1] * len(starts or ()))
+    if starts is None or ends is None or axes is None or steps is None:
+        return None
+    found: dict[int, Cut] = {}
+    for first, last, axis, step in zip(starts, ends, axes, steps, strict=True):
+        at = axis % max(len(shape), 1)
+        if step < 1 or at in found:
+            return None
+        size, length = shape[at], result[at]
+        begin = dim_max(size + first, 0) if first.is_const and first.value < 0 else first
+        if last.is_const and last.value >= MANY and step == 1:
+            begin = size - length  # whatever the bounds were clamped to
+        found[at] = Cut(first, last, step, begin, length)
+    return found
+
+
+def given(value: SSAValue | None, otherwise: Sequence[int]) -> list[int] | None:
+    """The integers of an optional operand."""
+    if value is None:
+        return list(otherwise)
+    known = known_dims(value)
+    return [k.value for k in known] if known is not None and all(k.is_const for k in known) else None
+
+
+class MergeSlices(Rule):
+    """Slice(Slice(x))  ->  Slice(x)
+
+    Along different axes always.  Along one axis with numbers of which none counts from the end, and steps of 1.
+    Declines when something else reads the inner slice.
+    """
+
+    root = onnx.SliceOp
+
+    def rewrite(self, op: Operation, rewriter: PatternRewriter, /) -> None:
+        inner = only_producer(op.operands[0], onnx.SliceOp)
+        if inner is None:
+            return
+        first, second = cuts_of(inner), cuts_of(cast(onnx.SliceOp, op))
+        if first is None or second is None:
+            return
+        merged = dict(first)
+        for axis, cut in second.items():
+            both = merged_cut(merged[axis], cut) if axis in merged else cut
+            if both is None:
+                return
+            merged[axis] = both
+        rewriter.replace(op, sliced(inner.operands[0], merged, op.results[0], rewriter))
+
+
+def merged_cut(inner: Cut, outer: Cut) -> Cut | None:
+    """The cut of a cut; None where numbers alone do not tell."""
+    bounds = (inner.first, inner.last, outer.first, outer.last)
+    # An inner start beyond the size leaves nothing, and so does the merged one, which lies no nearer.
+    if inner.step != 1 or outer.step != 1 or not all(b.is_const for b in bounds):
+        return None
+    a, b, c, d = (bound.value for bound in bounds)
+    if a >= 0 and c >= 0 and b >= 0 and d >= 0:
+        return Cut(as_dim(a + c), as_dim(min(b, a + d if d < END - a else END)), 1, outer.start, outer.length)
+    if a >= 0 and c >= 0 and ((b >= MANY and d < 0) or (b < 0 and d >= MANY)):
+        return Cut(as_dim(a + c), as_dim(min(b, d)), 1, outer.start, outer.length)
+    return None
+
+
+def sliced(source: SSAValue, cuts: dict[int, Cut], like: SSAValue, rewriter: PatternRewriter) -> onnx.SliceOp:
+    """The Slice with these cuts."""
+    axes = sorted(cuts)
+    first = entries([cuts[a].first for a in axes], rewriter)
+    last = entries([cuts[a].last for a in axes], rewriter)
+    steps = [cuts[a].step for a in axes]
+    step = axes_constant(steps, rewriter) if any(s != 1 for s in steps) else None
+    return onnx.SliceOp.make([source, first, last, axes_constant(axes, rewriter), step], {}, [like.type])
+
+
+def entries(values: Sequence[Dim], rewriter: PatternRewriter) -> SSAValue:
+    """A vector of int64, a constant where all its elements are numbers."""
+    if all(v.is_const for v in values):
+        return axes_constant([v.value for v in values], rewriter)
+    type_ = dims.tensor_type(onnx.ELEMENT_TYPES[7], [len(values)])
+    return rewriter.insert(dims.TensorOp(list(values), type_)).results[0]
+
+
+# --- parts put together again -----------------------------------------------------------------------------------------
+
+
+class Part(NamedTuple):
+    """A stretch of a tensor along an axis."""
+
+    source: SSAValue
+    start: Dim
+    length: Dim
+
+
+@dataclass(frozen=True)
+class RejoinParts(Rule):
+    """Concat(x[:n], x[n:])  ->  x, also where the parts are of a Split, and where they are a part of x
+
+    The prover is asked whether each part begins where the one before it ends.
+    """
+
+    facts: Facts
+
+    root = onnx.ConcatOp
+
+    def rewrite(self, op: Operation, rewriter: PatternRewriter, /) -> None:
+        axis = onnx.attr(op, "axis") % len(dims_of(op.results[0]))
+        parts = [part_of(o, axis) for o in op.operands]
+        kept: list[SSAValue] = []
+        at = 0
+        while at < len(parts):
+            end = at + 1
+            first = parts[at]
+            while first is not None and end < len(parts) and self.follows(parts[end - 1], parts[end]):
+                end += 1
+            joined = None
+            if first is not None and end > at + 1:
+                joined = self.joined(first, [p.length for p in parts[at:end] if p is not None], axis, op, rewriter)
+            kept.extend([joined] if joined is not None else op.operands[at:end])
+            at = end
+        if len(kept) == len(op.operands):
+            return
+        if len(kept) == 1 and kept[0].type == op.results[0].type:
+            rewriter.replace(op, [kept[0]])
+        else:
+            rewriter.replace(op, onnx.ConcatOp.make(kept, {"axis": axis}, [op.results[0].type]))
+
+    def follows(self, one: Part | None, other: Part | None) -> bool:
+        if one is None or other is None or one.source is not other.source:
+            return False
+        return self.facts.prove_eq(one.start + one.length, other.start).answer is True
+
+    def joined(
+        self, first: Part, lengths: Sequence[Dim], axis: int, op: Operation, rewriter: PatternRewriter
+    ) -> SSAValue | None:
+        """The whole tensor, or a slice of it by numbers."""
+        total = as_dim(0)
+        for length in lengths:
+            total = total + length
+        shape = list(dims_of(first.source))
+        whole = self.facts.prove_eq(total, shape[axis]).answer is True
+        if whole and self.facts.prove_eq(first.start, 0).answer is True:
+            return first.source
+        if not first.start.is_const or not (whole or total.is_const):
+            return None
+        end = as_dim(END) if whole else first.start + total
+        shape[axis] = total
+        made = onnx.SliceOp.make(
+            [first.source, *(axes_constant([v.value], rewriter) for v in (first.start, end, as_dim(axis)))],
+            {},
+            [tensor_type(element_of(first.source), shape)],
+        )
+        return rewriter.insert(made).results[0]
+
+
+def part_of(value: SSAValue, axis: int) -> Part | None:
+    """Which stretch of which tensor a Slice or a Split gives along an axis; None where it is none."""
+    cut = producer(value, onnx.SliceOp)
+    if cut is not None:
+        cuts = cuts_of(cut)
+        if cuts is None or set(cuts) != {axis} or cuts[axis].step != 1:
+            return None
+        start = cuts[axis].start
+        return Part(cut.operands[0], start, cuts[axis].length)
+    split = producer(value, onnx.SplitOp)
+    if split is None or onnx.attr(split, "axis") % len(dims_of(value)) != axis:
+        return None
+    start = as_dim(0)
+    for result in split.results:
+        length = dims_of(result)[axis]
+        if result is value:
+            return Part(split.operands[0], start, length)
+        start = start + length
+    return None
+
+
+class FlattenConcats(Rule):
+    """Concat(Concat(x, y), z)  ->  Concat(x, y, z), along one axis
+
+    Declines when something else reads the inner one.
+    """
+
+    root = onnx.ConcatOp
+
+    def rewrite(self, op: Operation, rewriter: PatternRewriter, /) -> None:
+        axis = onnx.attr(op, "axis") % len(dims_of(op.results[0]))
+        operands: list[SSAValue] = []
+        for operand in op.operands:
+            inner = only_producer(operand, onnx.ConcatOp)
+            same = inner is not None and onnx.attr(inner, "axis") % len(dims_of(operand)) == axis
+            operands.extend(inner.operands if inner is not None and same else [operand])
+        if len(operands) > len(op.operands):
+            rewriter.replace(op, onnx.ConcatOp.make(operands, {"axis": axis}, [op.results[0].type]))
+
+
+class MergeReductions(Rule):
+    """ReduceMax(ReduceMax(x, a), b)  ->  ReduceMax(x, a and b), and so for ReduceMin
+
+    Declines when something else reads the inner one, and where the axes are not known.
+    """
+
+    root = (onnx.ReduceMaxOp, onnx.ReduceMinOp)
+
+    def rewrite(self, op: Operation, rewriter: PatternRewriter, /) -> None:
+        inner = only_producer(op.operands[0], type(op))
+        if inner is None or not isinstance(inner, onnx.OnnxOp):
+            return
+        first, second = reduced_axes(inner), reduced_axes(op)
+        if not first or not second or bool(onnx.attr(inner, "keepdims")) != bool(onnx.attr(op, "keepdims")):
+            return
+        if not onnx.attr(inner, "keepdims"):
+            left = [a for a in range(len(dims_of(inner.operands[0]))) if a not in first]
+            second = tuple(left[a] for a in second)
+        axes = axes_constant(sorted({*first, *second}), rewriter)
+        attributes = {"keepdims": onnx.attr(op, "keepdims")}
+        rewriter.replace(op, type(op).make([inner.operands[0], axes], attributes, [op.results[0].type]))  # pyright: ignore
