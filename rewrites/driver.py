@@ -77,10 +77,9 @@ class PatternRewriter:
             assert self.opsets is not None
             version = self.opsets.get(schema.domain)
             if version is None or version < schema.first:
-                has = f"opset {version}" if version is not None else "not imported"
-                self.declined = (
-                    f"{schema.op_type} is new in opset {schema.first} of '{schema.domain or 'ai.onnx'}'; {has}"
-                )
+                has = f"opset {version}" if version is not None else "none"
+                domain = schema.domain or "ai.onnx"
+                self.declined = f"{schema.op_type} is new in opset {schema.first} of '{domain}', the model has {has}"
                 return False
         return True
 

@@ -362,14 +362,21 @@ def infer_command(model: Path, output: Path, as_json: bool) -> None:
 @click.option("--validate", is_flag=True, help="Run both models at several sizes and compare them.")
 @click.option("--size", "sizes", multiple=True, metavar="SYMBOL=N", help="With --validate: the size of a symbol.")
 @click.option("--exact", is_flag=True, help="No rewrite that changes rounding.")
+@click.option("--keep-defaults", is_flag=True, help="Fold no initializer that is also an input.")
 @JSON
 def simplify_command(
-    model: Path, output: Path, validate: bool, sizes: tuple[str, ...], exact: bool, as_json: bool
+    model: Path,
+    output: Path,
+    validate: bool,
+    sizes: tuple[str, ...],
+    exact: bool,
+    keep_defaults: bool,
+    as_json: bool,
 ) -> None:
     """Write MODEL simplified: same names, shapes and opset, fewer nodes; the log says which rule did what."""
     from .simplifier import render_simplification, simplified
 
-    report = simplified(model, output, exact=exact, validate=validate, sizes=sizes)
+    report = simplified(model, output, exact=exact, keep_defaults=keep_defaults, validate=validate, sizes=sizes)
     emit_result(report, as_json, render_simplification(report))
     if validate and not report["validation"]["equal"]:
         sys.exit(CHECK_FAILED)

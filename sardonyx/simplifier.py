@@ -11,7 +11,8 @@ from typing import Any
 
 import onnx as onnx_package
 from onnx import ModelProto, NodeProto
-from xdsl.dialects.builtin import TensorType
+from xdsl.dialects.builtin import TensorType, UnitAttr
+from xdsl.ir import Operation
 
 from .dialects import onnx
 from .dialects.dims import dims_of
@@ -55,6 +56,7 @@ def simplified(
     output: Path,
     *,
     exact: bool = False,
+    keep_defaults: bool = False,
     validate: bool = False,
     sizes: Sequence[str] = (),
     rtol: float = 1e-4,
@@ -65,7 +67,7 @@ def simplified(
     Gives the numbers of nodes `before` and `after`, how often each of the `rules` fired, the `log` with the nodes of
     each firing, what `declined` and why, and with `validate` under `validation` what `validated` gives.
     """
-    found = simplify_model(model, exact=exact)
+    found = simplify_model(model, exact=exact, keep_defaults=keep_defaults)
     onnx_package.save(found.model, output)
     report: dict[str, Any] = {
         "output": str(output),
@@ -83,15 +85,19 @@ def simplified(
     return report
 
 
-def simplify_model(model: Model, *, exact: bool = False) -> Simplified:
-    """The model with the rules applied, at its own opset; the model itself where that would not have fewer nodes."""
+def simplify_model(model: Model, *, exact: bool = False, keep_defaults: bool = False) -> Simplified:
+    """The model with the rules applied, at its own opset; the model itself where that would not have fewer nodes.
+
+    Initializers that the file also lists as inputs are constants like others: hardly any caller gives one, and some
+    exporters list every weight so.  `keep_defaults` leaves them alone, so that a caller may still give another value.
+    """
     module, weights = import_model(model)
     nodes = onnx.node_table(module)
     original = export_model(module, weights)
     before = count_nodes(original)
     for materialize in (True, False):  # sizes that are written out may cost more than the rules save
         try:
-            result, log = _rewritten(model, exact=exact, materialize=materialize)
+            result, log = _rewritten(model, exact, keep_defaults, materialize)
         except UnsupportedError:
             continue
         if (after := count_nodes(result)) <= before:
@@ -99,22 +105,32 @@ def simplify_model(model: Model, *, exact: bool = False) -> Simplified:
     return Simplified(original, Log(), nodes, before, before)
 
 
-def _rewritten(model: Model, *, exact: bool, materialize: bool) -> tuple[ModelProto, Log]:
+def _rewritten(model: Model, exact: bool, keep_defaults: bool, materialize: bool) -> tuple[ModelProto, Log]:
     """Applies the rules, without those whose results the model's opset cannot express: they are found by trying."""
     without: dict[str, Declined] = {}
     while True:
         module, weights = import_model(model)
         opsets = opsets_of(module)
         upgrade_opset(module, weights)
+        defaults = [] if keep_defaults else [op for op in main_of(module).walk() if is_default(op)]
+        for op in defaults:
+            del op.properties["overridable"]
         infer_shapes(module, weights, compile_mode=materialize)  # known shapes and conditions become constants
         log = simplify(module, weights, exact=exact, opsets=opsets, without=frozenset(without))
         log.declined.update(dict.fromkeys(without.values()))
+        for op in defaults:
+            op.properties["overridable"] = UnitAttr()
         try:
             return export_model(module, weights), log
         except Inexpressible as problem:
             if problem.pattern is None or problem.pattern in without:
                 raise
             without[problem.pattern] = Declined(problem.pattern, problem.op, problem.origins, str(problem))
+
+
+def is_default(op: Operation) -> bool:
+    """Whether an op is an initializer that a caller may override."""
+    return isinstance(op, onnx.InitializerOp) and op.overridable is not None
 
 
 def count_nodes(model: ModelProto) -> int:

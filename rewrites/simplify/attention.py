@@ -229,7 +229,7 @@ POINTWISE: tuple[type[onnx.OnnxOp], ...] = (
 
 
 def repeats_half(value: SSAValue) -> bool:
-    """Whether the two halves of a tensor along its last axis are equal, whatever the data: Concat(a, a) at its source."""
+    """Whether the two halves of a tensor along its last axis are equal for all data: Concat(a, a) at its source."""
     op = producer(value, *POINTWISE)
     if isinstance(op, onnx.UnsqueezeOp):
         source = dims_of(op.operands[0])

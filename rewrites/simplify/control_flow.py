@@ -55,7 +55,7 @@ class UnrollLoop(Pattern):
     """Loop(2, true, x) {body}  ->  body(1, body(0, x))
 
     A loop whose trip count is a constant and whose condition stays true, or that does not run at all.  Declines where
-    more than `most` ops would come of it, for bodies that bind sizes of their own, and for states that change their type.
+    more than `most` ops would come of it, for bodies that bind sizes of their own, and for states that change type.
     """
 
     weights: WeightStore

@@ -144,7 +144,7 @@ class DropIdleDropout(Rule):
 
 
 class DropExpand(Rule):
-    """Add(Expand(x), y)  ->  Add(x, y), where x and y broadcast to the same shape without it; any broadcasting operator"""
+    """Add(Expand(x), y)  ->  Add(x, y), where these broadcast to the same shape; any broadcasting operator"""
 
     root = BROADCASTING
 
@@ -256,9 +256,10 @@ class DropWholeGather(Rule):
             return
         indices = constant_value(op.operands[1])
         size = dims_of(op.operands[0])[onnx.attr(op, "axis")]
-        if indices is not None and indices.ndim == 1 and size.is_const:
-            if [i % size.value if size.value else i for i in indices.tolist()] == list(range(size.value)):
-                rewriter.replace(op, [op.operands[0]])
+        if indices is None or indices.ndim != 1 or not size.is_const:
+            return
+        if [i % size.value if size.value else i for i in indices.tolist()] == list(range(size.value)):
+            rewriter.replace(op, [op.operands[0]])
 
 
 MANTISSA_BITS = {"float16": 11, "bfloat16": 8, "float32": 24, "float64": 53}

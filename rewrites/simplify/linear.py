@@ -84,9 +84,9 @@ class FoldTransposeIntoGemm(Rule):
 class FoldPad(Rule):
     """Conv(Pad(x))  ->  Conv {pads} (x), where zeros pad; AveragePool that counts its padding
 
-    MaxPool where -inf pads, or 0 and x is the result of an operator that gives nothing below 0.  Declines when something
-    else reads the padded tensor, when batch or channels are padded, when padding is negative, where `auto_pad` or
-    `ceil_mode` has the operator find its own, and for pools that would have windows of padding alone.
+    MaxPool where -inf pads, or 0 and x is the result of an operator that gives nothing below 0.  Declines when
+    something else reads the padded tensor, when batch or channels are padded, when padding is negative, where
+    `auto_pad` or `ceil_mode` has the operator find its own, and for pools that would have windows of padding alone.
     """
 
     weights: WeightStore

@@ -58,7 +58,7 @@ MAX_CHAIN = 8
 
 
 class SinkTranspose(Rule):
-    """Transpose(Relu(Transpose(x, p)), q)  ->  Transpose(Relu(x), p[q]), and so for other pointwise operators and scalars
+    """Transpose(Relu(Transpose(x, p)), q)  ->  Transpose(Relu(x), p[q]), and so for other pointwise operators
 
     Declines when something else reads what stands between the two.
     """

@@ -104,10 +104,12 @@ def mean_taken(value: SSAValue, axis: int) -> SSAValue | None:
 
 @dataclass(frozen=True)
 class RecognizeNormalization(Rule):
-    """(x - mean(x)) / sqrt(mean((x - mean(x))^2) + e)  ->  LayerNormalization(x, 1); without the mean RMSNormalization
+    """(x - mean(x)) / sqrt(mean((x - mean(x))^2) + e)  ->  LayerNormalization(x, 1)
 
-    Scale and bias are folded in by the other rules here.  Declines where the extents that are normalized are no numbers:
-    the operator has a scale of that size.
+    And x / sqrt(mean(x^2) + e)  ->  RMSNormalization(x, 1).
+
+    Scale and bias are folded in by the other rules here.  Declines where the extents that are normalized are no
+    numbers: the operator has a scale of that size.
     """
 
     weights: WeightStore

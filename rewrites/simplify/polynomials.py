@@ -1,7 +1,7 @@
 """Pointwise arithmetic read back as mathematics: products of factors, and polynomials in one value.
 
-Exporters write one formula in many ways (`x / 1.41` or `x * 0.707`, `x * x * x` or `x ** 3`, factors in any order); rules
-that recognize a formula compare what it is, not how it is written.
+Exporters write one formula in many ways (`x / 1.41` or `x * 0.707`, `x * x * x` or `x ** 3`, factors in any order);
+rules that recognize a formula compare what it is, not how it is written.
 """
 
 from __future__ import annotations

@@ -188,7 +188,7 @@ END = (1 << 63) - 1
 
 @dataclass(frozen=True)
 class SpellSlice(Rule):
-    """Slice(x, starts, ends that are computed)  ->  Slice(x, constants): the largest number for an axis' end, -k for k before it"""
+    """Slice(x, starts, ends that are computed)  ->  Slice(x, constants), -k for k before an axis' end"""
 
     facts: Facts
 

@@ -1,7 +1,6 @@
 """Arithmetic by constants behind a convolution or a product, folded into its weights and bias.
 
-Everything is one form: y = x * factor + offset, with a factor and an offset for each channel.  A table says which operand
-of a linear operator the channel is an axis of.
+Everything is one form: y = x * factor + offset, with a factor and an offset for each channel.
 """
 
 from __future__ import annotations
@@ -107,9 +106,9 @@ AFFINE: dict[type[Operation], Callable[[Operation, int, WeightStore], Affine | N
 class FoldIntoWeights(Rule):
     """Conv(x, w, b) * f + t  ->  Conv(x, w * f, b * f + t), of constants; also ConvTranspose and Gemm
 
-    The arithmetic may be a BatchNormalization, Add, Sub, Mul or Div.  It is done in f64 and rounded once.  Declines when
-    the convolution has another user, when something is not constant, and where a folded weight is not finite.  With
-    `exact`, only an Add behind a convolution without bias is folded, in types that are not rounded in between.
+    The arithmetic may be a BatchNormalization, Add, Sub, Mul or Div.  It is done in f64 and rounded once.  Declines
+    when the convolution has another user, when something is not constant, and where a folded weight is not finite.
+    With `exact`, only an Add behind a convolution without bias is folded, in types that are not rounded in between.
     """
 
     weights: WeightStore
