@@ -1,16 +1,21 @@
-"""Expressions in symbols as nodes: what inference knows of a shape, written so that other runtimes compute it."""
+"""Expressions in symbols as nodes: what inference knows of a shape, written so that other runtimes compute it.
+
+A shape that a value has is read from the value; an expression that is some value's size is never computed.  Nodes that
+are there already, here or around a body, serve again.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
 from xdsl.dialects.builtin import TensorType
-from xdsl.ir import Attribute, SSAValue
+from xdsl.ir import Attribute
 
 from ..dialects import dims
 from ..dialects.dims import Dim
 from ..dialects.dims.expression import Atom, Call
+from ..dialects.dims.interval import lower_bound
 from ..dialects.onnx.attributes import int_attr
 from ..dialects.onnx.types import ELEMENT_CODES
 from ..runtime.errors import UnsupportedError
@@ -18,72 +23,179 @@ from ..runtime.errors import UnsupportedError
 Write = Callable[[str, Sequence[str], Mapping[str, Attribute]], str]
 Constant = Callable[[np.ndarray[tuple[int, ...], np.dtype[np.int64]]], str]
 
+SHAPE_HAS_ENDS = 15
+"""The opset from which on Shape gives a part of a shape."""
+
+EXTREMES_OF_INTEGERS = 12
+"""The opset from which on Min and Max take integers."""
+
 
 class Symbols:
-    """Where symbols have their values: a size of a tensor, or an element of an integer tensor."""
+    """Where sizes are: as a size of a tensor, or as an element of an integer tensor; and what nodes there are for them.
 
-    def __init__(self, outer: Symbols | None = None) -> None:
+    `reuse` is False where nodes are put into another order afterwards.
+    """
+
+    def __init__(self, outer: Symbols | None = None, *, reuse: bool = True) -> None:
         self._outer = outer
-        self._sizes: dict[str, tuple[str, int]] = {}
+        self._reuse = reuse
+        self._sizes: dict[Dim, tuple[str, int]] = {}
         self._elements: dict[str, tuple[str, int]] = {}
+        self._shapes: dict[tuple[Dim, ...], str] = {}
+        self._known: dict[object, str] = {}
 
     def bind_type(self, name: str, type_: Attribute) -> None:
-        """Notes the symbols that are sizes of the value of that name."""
+        """Notes the sizes of the value of that name."""
         encoding = type_.encoding if isinstance(type_, TensorType) else None
-        if isinstance(encoding, dims.ShapeAttr):
+        if isinstance(encoding, dims.ShapeAttr) and encoding.data not in self._shapes:
+            self._shapes[encoding.data] = name
             for axis, dim in enumerate(encoding.data):
-                if len(dim.symbols) == 1 and dim is Dim.symbol(next(iter(dim.symbols))):
-                    self._sizes.setdefault(str(dim), (name, axis))
+                if not dim.is_const:
+                    self._sizes.setdefault(dim, (name, axis))
 
     def bind_elements(self, name: str, symbols: Sequence[str]) -> None:
         """Notes that the value of that name holds the symbols' values."""
         for index, symbol in enumerate(symbols):
             self._elements.setdefault(symbol, (name, index))
 
-    def find(self, symbol: str) -> tuple[str, int, bool] | None:
-        """The value's name, the axis or element, and whether it is a size."""
-        for found, is_size in ((self._sizes.get(symbol), True), (self._elements.get(symbol), False)):
-            if found is not None:
-                return *found, is_size
-        return self._outer.find(symbol) if self._outer is not None else None
+    def size(self, dim: Dim) -> tuple[str, int] | None:
+        """The name of a value that has this size, and the axis."""
+        found = self._sizes.get(dim)
+        return found if found is not None or self._outer is None else self._outer.size(dim)
+
+    def element(self, symbol: str) -> tuple[str, int] | None:
+        """The name of an integer tensor that has the symbol's value, and the index."""
+        found = self._elements.get(symbol)
+        return found if found is not None or self._outer is None else self._outer.element(symbol)
+
+    def shapes(self) -> Iterator[tuple[tuple[Dim, ...], str]]:
+        """All shapes with symbols, each with the name of a value that has it."""
+        yield from self._shapes.items()
+        if self._outer is not None:
+            yield from self._outer.shapes()
+
+    def known(self, key: object, make: Callable[[], str]) -> str:
+        """The name of a node's result, made where it is not there yet."""
+        scope: Symbols | None = self
+        while scope is not None and self._reuse:
+            if (found := scope._known.get(key)) is not None:
+                return found
+            scope = scope._outer
+        name = self._known[key] = make()
+        return name
 
 
 class DimWriter:
-    """Writes expressions as nodes on int64 tensors of one element."""
+    """Writes expressions as nodes on int64 tensors of one element, at an opset."""
 
-    def __init__(self, symbols: Symbols, write: Write, constant: Constant) -> None:
+    def __init__(self, symbols: Symbols, write: Write, constant: Constant, opset: int) -> None:
         self._symbols = symbols
         self._write = write
         self._constant = constant
-        self._known: dict[Dim, str] = {}
+        self._opset = opset
 
     def tensor(self, exprs: Sequence[Dim], type_: Attribute) -> str:
         """The name of a tensor of that type with those elements."""
         assert isinstance(type_, TensorType)
         shape = tuple(type_.get_shape())
-        element: Attribute = type_.element_type
-        parts = [self.of(dim) for dim in exprs]
-        whole = self._write("Concat", parts, {"axis": int_attr(0)})
-        if len(shape) != 1:
-            whole = self._write("Reshape", [whole, self._constant(np.array(shape, np.int64))], {})
-        code = ELEMENT_CODES[element]
+        code = ELEMENT_CODES[type_.element_type]
+        return self._symbols.known((tuple(exprs), shape, code), lambda: self._tensor(exprs, shape, code))
+
+    def _tensor(self, exprs: Sequence[Dim], shape: tuple[int, ...], code: int) -> str:
+        size = self._symbols.size(exprs[0]) if not shape else None
+        if size is not None:  # one number, which no Reshape need make of a vector
+            whole = self._write("Gather", [self._shape(size[0]), self._index(size[1])], {"axis": int_attr(0)})
+        else:
+            parts = list(self._parts(exprs))
+            whole = parts[0] if len(parts) == 1 else self._write("Concat", parts, {"axis": int_attr(0)})
+            if len(shape) != 1:
+                whole = self._write("Reshape", [whole, self._constant(np.array(shape, np.int64))], {})
         return whole if code == 7 else self._write("Cast", [whole], {"to": int_attr(code)})
+
+    def _parts(self, exprs: Sequence[Dim]) -> Iterator[str]:
+        """Vectors that are the expressions, one after another: as long stretches of shapes as there are."""
+        at = 0
+        while at < len(exprs):
+            end = at + 1
+            if exprs[at].is_const:
+                while end < len(exprs) and exprs[end].is_const and self._stretch(exprs, end) is None:
+                    end += 1
+                stretch = self._stretch(exprs, at)
+                if stretch is None:
+                    yield self._constant(np.array([d.value for d in exprs[at:end]], np.int64))
+                    at = end
+                    continue
+            else:
+                stretch = self._stretch(exprs, at)
+            if stretch is None:
+                yield self.of(exprs[at])
+                at += 1
+            else:
+                name, first, length = stretch
+                yield self._sizes(name, first, first + length)
+                at += length
+
+    def _stretch(self, exprs: Sequence[Dim], at: int) -> tuple[str, int, int] | None:
+        """The value whose shape has most of the expressions from `at` on: its name, the first axis, and how many.
+
+        At least two, or the whole shape; none without symbols.
+        """
+        best: tuple[str, int, int] | None = None
+        for shape, name in self._symbols.shapes():
+            for first in range(len(shape)):
+                length = 0
+                while (
+                    at + length < len(exprs)
+                    and first + length < len(shape)
+                    and exprs[at + length] is shape[first + length]
+                ):
+                    length += 1
+                while length and exprs[at + length - 1].is_const and length < len(shape):
+                    length -= 1  # numbers at the end cost nothing
+                if length < 2 and length < len(shape):
+                    continue
+                if all(d.is_const for d in exprs[at : at + length]):
+                    continue
+                whole = length == len(shape)
+                if best is None or (length, whole) > (best[2], best[1] == 0):
+                    best = name, first, length
+        return best
+
+    def _sizes(self, name: str, first: int, end: int) -> str:
+        """The sizes of a value from one axis to another."""
+        whole = self._rank(name)
+        if (first, end) == (0, whole):
+            return self._shape(name)
+        if self._opset >= SHAPE_HAS_ENDS:
+            ends = {"start": int_attr(first), "end": int_attr(end)}
+            return self._symbols.known(("sizes", name, first, end), lambda: self._write("Shape", [name], ends))
+        picked = self._constant(np.arange(first, end, dtype=np.int64))
+        return self._symbols.known(
+            ("sizes", name, first, end),
+            lambda: self._write("Gather", [self._shape(name), picked], {"axis": int_attr(0)}),
+        )
+
+    def _rank(self, name: str) -> int:
+        return next(len(shape) for shape, found in self._symbols.shapes() if found == name)
+
+    def _shape(self, name: str) -> str:
+        return self._symbols.known(("shape", name), lambda: self._write("Shape", [name], {}))
 
     def of(self, dim: Dim) -> str:
         """The name of a tensor of one element with the value."""
-        name = self._known.get(dim)
-        if name is None:
-            name = self._known[dim] = self._sum(dim)
-        return name
+        return self._symbols.known(dim, lambda: self._sum(dim))
 
     def _sum(self, dim: Dim) -> str:
         if dim.is_const:
             return self._number(dim.value)
+        size = self._symbols.size(dim)
+        if size is not None:
+            return self._sizes(size[0], size[1], size[1] + 1)
         total: str | None = None
         for coefficient, powers in dim.terms:
             factors = [self._atom(atom) for atom, power in powers for _ in range(power)]
             if coefficient != 1 or not factors:
-                factors.append(self._number(coefficient))
+                factors.append(self.of(dims.as_dim(coefficient)))
             term = factors[0]
             for factor in factors[1:]:
                 term = self._write("Mul", [term, factor], {})
@@ -94,30 +206,52 @@ class DimWriter:
     def _number(self, value: int) -> str:
         return self._constant(np.array([value], np.int64))
 
+    def _index(self, value: int) -> str:
+        return self._constant(np.array(value, np.int64))
+
     def _atom(self, atom: Atom) -> str:
         if isinstance(atom, Call):
-            return self._call(atom)
-        found = self._symbols.find(atom.name)
+            size = self._symbols.size(Dim.of_terms(((1, ((atom, 1),)),)))
+            return self._sizes(size[0], size[1], size[1] + 1) if size is not None else self._call(atom)
+        symbol = Dim.symbol(atom.name)
+        if self._symbols.size(symbol) is not None:
+            return self.of(symbol)
+        found = self._symbols.element(atom.name)
         if found is None:
             raise UnsupportedError(f"the size {atom.name} is in a shape, and no value here has it")
-        name, index, is_size = found
-        if is_size:
-            name = self._write("Shape", [name], {})
-        else:
-            name = self._write("Reshape", [name, self._number(-1)], {})
-        return self._write("Gather", [name, self._number(index)], {"axis": int_attr(0)})
+        name, index = found
+        flat = self._symbols.known(("flat", name), lambda: self._write("Reshape", [name, self._number(-1)], {}))
+        return self._symbols.known(
+            ("element", name, index),
+            lambda: self._write("Gather", [flat, self._number(index)], {"axis": int_attr(0)}),
+        )
+
+    def _require(self, op_type: str, opset: int) -> None:
+        if self._opset < opset:
+            raise UnsupportedError(f"a size is an expression that needs {op_type}, which is new in opset {opset}")
 
     def _call(self, call: Call) -> str:
+        if call.kind in ("min", "max", "broadcast"):
+            self._require("Where", 9)
         args = [self.of(arg) for arg in call.args]
         match call.kind:
-            case "min":
-                return self._write("Min", args, {})
-            case "max":
-                return self._write("Max", args, {})
+            case "min" | "max" if self._opset >= EXTREMES_OF_INTEGERS:
+                return self._write(call.kind.capitalize(), args, {})
+            case "min" | "max":
+                result = args[0]
+                for other in args[1:]:
+                    is_less = self._write("Less", [result, other], {})
+                    chosen = [result, other] if call.kind == "min" else [other, result]
+                    result = self._write("Where", [is_less, *chosen], {})
+                return result
             case "mod":
+                self._require("Mod", 10)
                 return self._write("Mod", args, {})
-            case "floordiv":  # Div rounds to zero, Mod has the divisor's sign
-                rest = self._write("Mod", args, {})
+            case "floordiv":
+                if all((low := lower_bound(arg)) is not None and low >= 0 for arg in call.args):
+                    return self._write("Div", args, {})
+                self._require("Mod", 10)
+                rest = self._write("Mod", args, {})  # Div rounds to zero, Mod has the divisor's sign
                 return self._write("Div", [self._write("Sub", [args[0], rest], {}), args[1]], {})
             case "broadcast":
                 result = args[0]
@@ -125,8 +259,3 @@ class DimWriter:
                     is_one = self._write("Equal", [result, self._number(1)], {})
                     result = self._write("Where", [is_one, other, result], {})
                 return result
-
-
-def bind_value(symbols: Symbols, name: str, value: SSAValue) -> None:
-    """Notes the symbols that are sizes of a value."""
-    symbols.bind_type(name, value.type)

@@ -18,6 +18,7 @@ from ..dialects.onnx.base import describe, value_name
 from ..runtime.errors import ModelError, UnsupportedError
 from ..semantics.weights import WeightStore
 from .damage import refuse_bad_text, refuse_unknown
+from .dim_nodes import Symbols
 from .graph_writer import GraphWriter, Output, add_info, copy_head
 from .header import WRITE_HEADER, header_of
 from .importer import Reader
@@ -93,7 +94,8 @@ class _Exporter:
             graph.name = text_of(func.attributes["onnx.name"])
         else:
             graph.name = "main"
-        writer = GraphWriter(self._output, block, self._versions, came)
+        ordered = came is None or self.source is None or came[1] not in self.source.unsorted
+        writer = GraphWriter(self._output, block, self._versions, came, symbols=Symbols(reuse=ordered))
         inputs = names.names_of(func, names.INPUTS)
         writer.name_arguments(inputs if len(inputs) == len(block.args) else [])
         outputs = names.names_of(func, names.OUTPUTS)

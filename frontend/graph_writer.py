@@ -295,8 +295,7 @@ class GraphWriter:
         if not wanted and index < len(listed) and not listed[index] and result.first_use is None:
             return ""  # an output that the file leaves without a name
         name = self._take(result, wanted)
-        if "dims.binds" in op.attributes:
-            self.symbols.bind_type(name, result.type)
+        self.symbols.bind_type(name, result.type)
         return name
 
     def _write_group(self, group: Group) -> None:
@@ -502,7 +501,8 @@ class GraphWriter:
             array = np.array([d.value for d in exprs], onnx.numpy_dtype(element)).reshape(type_.get_shape())
             self._names[op.result] = self._new_constant(array)
             return
-        writer = DimWriter(self.symbols, self._dim_node, self._new_constant)
+        opset = self.output.version("", self.versions)
+        writer = DimWriter(self.symbols, self._dim_node, self._new_constant, opset)
         self._names[op.result] = writer.tensor(exprs, type_)
 
     def _dim_node(self, op_type: str, inputs: Sequence[str], attributes: Mapping[str, Attribute]) -> str:
@@ -543,7 +543,8 @@ class GraphWriter:
     def _write_body(
         self, op: Operation, index: int, block: Block, came: tuple[GraphProto, Block] | None, graph: GraphProto
     ) -> None:
-        inner = GraphWriter(self.output, block, self.versions, came, self, Symbols(self.symbols))
+        ordered = came is None or self.output.source is None or came[1] not in self.output.source.unsorted
+        inner = GraphWriter(self.output, block, self.versions, came, self, Symbols(self.symbols, reuse=ordered))
         inner.name_arguments(body_inputs(op, index))
         last = block.last_op
         if not isinstance(last, onnx.YieldOp):

@@ -19,15 +19,16 @@ from .linear import FoldPad, FoldTransposeIntoGemm, FuseMatMulAdd
 from .movement import (
     FlattenConcats,
     JoinTransposes,
-    MergeReductions,
     MergeSlices,
     MergeTransposes,
     RejoinParts,
     SinkTranspose,
+    SinkView,
 )
 from .normalizations import FoldScaleIntoNormalization, FoldShiftIntoNormalization, RecognizeNormalization
 from .quantization import DropRequantize
 from .recurrent import DropZeroState
+from .reductions import FoldSqueezeIntoReduction, MergeReductions
 from .redundancy import eliminate_common_subexpressions, eliminate_dead_code
 from .views import MergeViews, SpellExpand, SpellReshape, SpellSlice, SpellTransposeOfOnes
 from .weights import FoldIntoWeights, FoldScaleBefore, MergeConstants
@@ -55,10 +56,12 @@ def exact_rules(weights: WeightStore, facts: Facts, *, for_file: bool) -> tuple[
         DropNeutral(exact=True),
         MergeTransposes(),
         SinkTranspose(),
+        SinkView(),
         MergeSlices(),
         RejoinParts(facts),
         MergeViews(facts, for_file),
         MergeReductions(),
+        FoldSqueezeIntoReduction(),
         DropRequantize(),
         DropZeroState(),
         FoldPad(weights, facts),

@@ -246,6 +246,18 @@ class DropInverse(Rule):
             rewriter.replace(op, [inner.operands[0]])
 
 
+class DropNotOfChoice(Rule):
+    """Where(Not(c), a, b)  ->  Where(c, b, a)"""
+
+    root = onnx.WhereOp
+
+    def rewrite(self, op: Operation, rewriter: PatternRewriter, /) -> None:
+        negated = producer(op.operands[0], onnx.NotOp)
+        if negated is not None:
+            operands = [negated.operands[0], op.operands[2], op.operands[1]]
+            rewriter.replace(op, onnx.WhereOp.make(operands, {}, [op.results[0].type]))
+
+
 class DropWholeGather(Rule):
     """Gather(x, [0, 1, ..., n - 1]) along an axis of size n  ->  x"""
 
@@ -360,6 +372,7 @@ EXACT_IDENTITIES: tuple[Rule, ...] = (
     DropReductionOfOne(),
     DropSecond(),
     DropInverse(),
+    DropNotOfChoice(),
     DropWholeGather(),
     MergeCasts(),
     MergeClips(),

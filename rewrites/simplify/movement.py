@@ -11,12 +11,12 @@ from xdsl.ir import Operation, SSAValue
 from ...dialects import dims, onnx
 from ...dialects.dims import Dim, as_dim, dim_max, dims_of, tensor_type
 from ...semantics.facts import Facts
-from ...semantics.kinds import reduced_axes
+from ...semantics.kinds import is_view
 from ...semantics.known import known_dims
 from ..constants import attributes_of
 from ..driver import PatternRewriter
 from .rule import BROADCASTING, Rule, axes_constant, element_of, only_producer, producer, scalar_of
-from .views import END
+from .views import END, VIEW_OPS
 
 MANY = (1 << 31) - 1
 """No axis is longer: exporters write this, or `END`, for the end."""
@@ -100,6 +100,55 @@ def varying(op: Operation) -> int | None:
 
 def is_single(value: SSAValue) -> bool:
     return scalar_of(value) is not None and all(d.is_const and d.value == 1 for d in dims_of(value))
+
+
+@dataclass(frozen=True)
+class SinkView(Rule):
+    """Reshape(Softmax(Reshape(x)))  ->  Softmax(x), where the outer Reshape gives x's own shape
+
+    Of pointwise operators with scalars, and of Softmax along a last axis that both reshapes leave alone; any views for
+    reshapes.  Declines when something else reads what stands between the two.
+    """
+
+    root = VIEW_OPS
+
+    def rewrite(self, op: Operation, rewriter: PatternRewriter, /) -> None:
+        if not is_view(op):
+            return
+        chain: list[onnx.OnnxOp] = []
+        value = op.operands[0]
+        while (inner := only_producer(value, *UNARY, *BROADCASTING, *LAST_AXIS)) is not None and len(chain) < MAX_CHAIN:
+            through = 0 if isinstance(inner, LAST_AXIS) else varying(inner)
+            if through is None:
+                return
+            chain.append(inner)
+            value = inner.operands[through]
+        first = only_producer(value, *VIEW_OPS)
+        if first is None or not chain or not is_view(first):
+            return
+        source = first.operands[0]
+        shape, between = dims_of(source), dims_of(value)
+        if dims_of(op.results[0]) != shape:
+            return
+        rows = [inner for inner in chain if isinstance(inner, LAST_AXIS)]
+        if any(not shape or not between or shape[-1] is not between[-1] or not along_last(inner) for inner in rows):
+            return
+        for inner in reversed(chain):
+            at = 0 if isinstance(inner, LAST_AXIS) else varying(inner)
+            operands = [source if i == at else o for i, o in enumerate(inner.formal_operands())]
+            attributes = {**attributes_of(inner), **({"axis": onnx.int_attr(-1)} if inner in rows else {})}
+            type_ = tensor_type(element_of(inner.results[0]), shape)
+            source = rewriter.insert(type(inner).make(operands, attributes, [type_])).results[0]
+        rewriter.replace(op, [source])
+        for inner in (*chain, first):
+            rewriter.erase(inner)
+
+
+LAST_AXIS = (onnx.SoftmaxOp, onnx.LogSoftmaxOp)
+
+
+def along_last(op: Operation) -> bool:
+    return onnx.attr(op, "axis") % len(dims_of(op.results[0])) == len(dims_of(op.results[0])) - 1
 
 
 class JoinTransposes(Rule):
@@ -342,26 +391,3 @@ class FlattenConcats(Rule):
             operands.extend(inner.operands if inner is not None and same else [operand])
         if len(operands) > len(op.operands):
             rewriter.replace(op, onnx.ConcatOp.make(operands, {"axis": axis}, [op.results[0].type]))
-
-
-class MergeReductions(Rule):
-    """ReduceMax(ReduceMax(x, a), b)  ->  ReduceMax(x, a and b), and so for ReduceMin
-
-    Declines when something else reads the inner one, and where the axes are not known.
-    """
-
-    root = (onnx.ReduceMaxOp, onnx.ReduceMinOp)
-
-    def rewrite(self, op: Operation, rewriter: PatternRewriter, /) -> None:
-        inner = only_producer(op.operands[0], type(op))
-        if inner is None or not isinstance(inner, onnx.OnnxOp):
-            return
-        first, second = reduced_axes(inner), reduced_axes(op)
-        if not first or not second or bool(onnx.attr(inner, "keepdims")) != bool(onnx.attr(op, "keepdims")):
-            return
-        if not onnx.attr(inner, "keepdims"):
-            left = [a for a in range(len(dims_of(inner.operands[0]))) if a not in first]
-            second = tuple(left[a] for a in second)
-        axes = axes_constant(sorted({*first, *second}), rewriter)
-        attributes = {"keepdims": onnx.attr(op, "keepdims")}
-        rewriter.replace(op, type(op).make([inner.operands[0], axes], attributes, [op.results[0].type]))  # pyright: ignore
