@@ -47,13 +47,13 @@ class Log:
     declined: dict[Declined, None] = field(default_factory=dict[Declined, None])
 
 
-def exact_rules(weights: WeightStore, facts: Facts, *, for_file: bool) -> tuple[Pattern, ...]:
-    """Rules that keep every bit of every value."""
+def exact_rules(weights: WeightStore, facts: Facts, *, exact: bool, for_file: bool) -> tuple[Pattern, ...]:
+    """Rules that keep every bit of every value; some do more, as docs/numerics.md lists, where `exact` is False."""
     return (
         InlineKnownIf(),
         UnrollLoop(weights, 0 if for_file else MOST_UNROLLED),
         *EXACT_IDENTITIES,
-        DropNeutral(exact=True),
+        DropNeutral(exact),
         MergeTransposes(),
         SinkTranspose(),
         SinkView(),
@@ -65,14 +65,13 @@ def exact_rules(weights: WeightStore, facts: Facts, *, for_file: bool) -> tuple[
         DropRequantize(),
         DropZeroState(),
         FoldPad(weights, facts),
+        FoldIntoWeights(weights, exact),
     )
 
 
 def rounding_rules(weights: WeightStore) -> tuple[Pattern, ...]:
     """Rules that may change rounding, each listed in docs/numerics.md; `exact=True` leaves them out."""
     return (
-        DropNeutral(exact=False),
-        FoldIntoWeights(weights, exact=False),
         MergeConstants(weights),
         RecognizeActivation(),
         RecognizeHardSigmoid(),
@@ -91,7 +90,6 @@ def file_rules(weights: WeightStore, facts: Facts, *, exact: bool) -> tuple[Patt
         FlattenConcats(),
         FuseMatMulAdd(exact),
         FoldTransposeIntoGemm(),
-        FoldIntoWeights(weights, exact=True),
         SpellTransposeOfOnes(facts),
         *(() if exact else (FoldScaleBefore(weights),)),
     )
@@ -121,7 +119,7 @@ def simplify(
     """
     facts = facts if facts is not None else Facts()
     for_file = opsets is not None
-    rules: list[Pattern] = [*exact_rules(weights, facts, for_file=for_file)]
+    rules: list[Pattern] = [*exact_rules(weights, facts, exact=exact, for_file=for_file)]
     rules += [] if exact else rounding_rules(weights)
     rules += (*file_rules(weights, facts, exact=exact), *spelling_rules(facts)) if for_file else ()
     rules = [rule for rule in rules if rule.title() not in without]

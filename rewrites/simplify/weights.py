@@ -93,11 +93,16 @@ def zeros(c: Array) -> Array:
     return np.zeros_like(c)
 
 
+def inverse(c: Array) -> Array:
+    with np.errstate(divide="ignore"):
+        return 1 / c
+
+
 AFFINE: dict[type[Operation], Callable[[Operation, int, WeightStore], Affine | None]] = {
     onnx.AddOp: with_constant(lambda c: (ones(c), c), lambda c: (ones(c), c)),
     onnx.SubOp: with_constant(lambda c: (ones(c), -c), lambda c: (-ones(c), c)),
     onnx.MulOp: with_constant(lambda c: (c, zeros(c)), lambda c: (c, zeros(c))),
-    onnx.DivOp: with_constant(lambda c: (1 / c, zeros(c)), None),
+    onnx.DivOp: with_constant(lambda c: (inverse(c), zeros(c)), None),
     onnx.BatchNormalizationOp: batch_norm,
 }
 
@@ -129,7 +134,7 @@ class FoldIntoWeights(Rule):
         if affine is None or affine.source is not linear.results[0]:
             return False
         bias = linear.operand_at(2)
-        if self.exact and (bias is not None or not np.all(affine.factor == 1) or not is_wide(op)):
+        if self.exact and (bias is not None or np.any(affine.factor != 1) or not is_wide(op)):
             return False
         gemm = isinstance(linear, onnx.GemmOp)
         if gemm and (onnx.attr(linear, "alpha") != 1 or onnx.attr(linear, "beta") != 1):
@@ -198,7 +203,8 @@ class MergeConstants(Rule):
             return
         b, a = found[1], before[1]
         merged = np.add(a, b, dtype=np.float64) if isinstance(op, onnx.AddOp) else np.multiply(a, b, dtype=np.float64)
-        merged = merged.astype(a.dtype)
+        with np.errstate(over="ignore"):
+            merged = merged.astype(a.dtype)
         if merged.size > max(a.size, b.size) or not np.all(np.isfinite(merged)):
             return
         if isinstance(op, onnx.MulOp) and np.any((merged == 0) & (a != 0) & (b != 0)):
