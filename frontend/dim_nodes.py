@@ -248,7 +248,7 @@ class DimWriter:
                 self._require("Mod", 10)
                 return self._write("Mod", args, {})
             case "floordiv":
-                if all((low := lower_bound(arg)) is not None and low >= 0 for arg in call.args):
+                if all(lower_bound(arg) >= 0 for arg in call.args):
                     return self._write("Div", args, {})
                 self._require("Mod", 10)
                 rest = self._write("Mod", args, {})  # Div rounds to zero, Mod has the divisor's sign

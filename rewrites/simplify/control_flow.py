@@ -103,7 +103,8 @@ class UnrollLoop(Pattern):
 
 def known_trips(loop: onnx.LoopOp, body: Block) -> int | None:
     """How often the body runs, where that is a number."""
-    start = constant_value(loop.operand_at(1)) if loop.operand_at(1) is not None else np.array(True)
+    condition = loop.operand_at(1)
+    start = constant_value(condition) if condition is not None else np.array(True)
     if start is not None and not start.reshape(-1)[0]:
         return 0
     most = loop.operand_at(0)

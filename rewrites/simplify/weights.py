@@ -131,7 +131,7 @@ class FoldIntoWeights(Rule):
         if element_of(linear.results[0]) not in FLOATS:
             return False
         affine = affine_of(op, 1, self.weights)
-        if affine is None or affine.source is not linear.results[0]:
+        if affine is None or affine.source is not linear.results[0] or not np.all(np.isfinite(affine.factor)):
             return False
         bias = linear.operand_at(2)
         if self.exact and (bias is not None or np.any(affine.factor != 1) or not is_wide(op)):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import product
+from math import prod
 
 import numpy as np
 
@@ -135,7 +136,7 @@ def conv_transpose(
     windows = Windows(kernel, steps, spread, before, after, x.shape[2:])
     n, channels, features = x.shape[0], x.shape[1] // group, w.shape[1]
     rows = double(w).reshape(group, channels, -1).transpose(0, 2, 1)
-    columns = np.matmul(rows, double(x).reshape(n, group, channels, -1))
+    columns = np.matmul(rows, double(x).reshape(n, group, channels, prod(x.shape[2:])))
     columns = columns.reshape(n, group * features, *kernel, *x.shape[2:])
     return _with_bias(scatter_windows(columns, windows, sizes), b, x.dtype)
 
@@ -222,7 +223,7 @@ def deform_conv(
     )  # [N, offset_group, C / offset_group, kernel..., output...]
     if mask is not None:
         sampled = sampled * double(mask).reshape(n, offset_group, 1, *windows.kernel, *windows.output)
-    columns = sampled.reshape(n, group, x.shape[1] // group * taps, -1)
+    columns = sampled.reshape(n, group, x.shape[1] // group * taps, prod(windows.output))
     rows = double(w).reshape(group, w.shape[0] // group, -1)
     return _with_bias(np.matmul(rows, columns).reshape(n, w.shape[0], *windows.output), b, x.dtype)
 
