@@ -24,7 +24,7 @@ from sardonyx.sides import SIDES
 Make = Callable[..., onnx.ModelProto]
 CHAIN = (
     "g (float[N, 6] x, float[6, 6] w) => (float[N, 6] z) "
-    "{ a = MatMul(x, w) b = Sigmoid(a) c = Sub(a, b) d = Softmax(c) e = MatMul(d, w) f = Abs(e) z = Neg(f) }"
+    "{ a = MatMul(x, w) b = Sigmoid(a) c = Mul(b, b) d = Softmax(c) e = MatMul(d, w) f = Abs(e) z = Neg(f) }"
 )
 
 
