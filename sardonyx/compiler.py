@@ -93,7 +93,9 @@ def compile_fresh(
     began = time.perf_counter()
     module, weights = import_composed(model)
     overridable = keep_defaults(module, options.overridden)
-    state = State(module, weights, target or host_target(), options, patterns, operators)
+    from .folding import compute  # which compiles what it computes
+
+    state = State(module, weights, target or host_target(), options, patterns, operators, compute=compute)
     state.tuned = tuned_schedules(state.target) if options.tuned and store is not None else {}
     seconds: dict[str, float] = {"import": time.perf_counter() - began}
     for done in run_steps(state, to="kernels"):

@@ -46,6 +46,7 @@ from .rewrites.infer import infer_shapes
 from .rewrites.infer.walk import RANK_FROM_DATA
 from .rewrites.outline import outline
 from .rewrites.simplify import simplify
+from .rewrites.simplify.fold import Compute
 from .rewrites.simplify.half import widen_half
 from .rewrites.simplify.redundancy import eliminate_dead_code
 from .rewrites.trees import LowerTrees
@@ -72,6 +73,8 @@ class State:
     facts: Facts = field(default_factory=Facts)
     tuned: Mapping[str, Schedule] = field(default_factory=dict[str, Schedule])
     """Choices that the tuner found, by the kernel's key."""
+    compute: Compute | None = None
+    """Evaluates one op on large constants."""
 
     def kernels(self) -> list[FuncOp]:
         """The kernel functions, in module order."""
@@ -161,13 +164,13 @@ def check_assumptions(state: State) -> None:
 
 
 def _simplify(state: State) -> None:
-    simplify(state.module, state.weights, facts=state.facts, exact=state.options.exact)
+    simplify(state.module, state.weights, facts=state.facts, exact=state.options.exact, compute=state.compute)
 
 
 def _widen(state: State) -> None:
     """Not part of simplification, which other tools use: the casts that it needs are no simpler model."""
     if not state.options.exact and widen_half(state.module, state.weights):
-        simplify(state.module, state.weights, facts=state.facts)
+        simplify(state.module, state.weights, facts=state.facts, compute=state.compute)
 
 
 def _user_patterns(state: State) -> None:

@@ -18,6 +18,7 @@ from .dialects import onnx
 from .dialects.dims import dims_of
 from .dialects.onnx.model import INPUTS, main_of, names_of, opsets_of
 from .dialects.onnx.nodes import NodeInfo
+from .folding import compute
 from .frontend.exporter import export_model
 from .frontend.graph_writer import Inexpressible
 from .frontend.importer import import_model
@@ -116,7 +117,7 @@ def _rewritten(model: Model, exact: bool, keep_defaults: bool, materialize: bool
         for op in defaults:
             del op.properties["overridable"]
         infer_shapes(module, weights, compile_mode=materialize)  # known shapes and conditions become constants
-        log = simplify(module, weights, exact=exact, opsets=opsets, without=frozenset(without))
+        log = simplify(module, weights, exact=exact, opsets=opsets, without=frozenset(without), compute=compute)
         log.declined.update(dict.fromkeys(without.values()))
         for op in defaults:
             op.properties["overridable"] = UnitAttr()

@@ -13,7 +13,7 @@ from ..driver import Declined, Firing, Pattern, apply_patterns
 from .activations import RecognizeActivation, RecognizeHardSigmoid
 from .attention import RecognizeAttention, RecognizeRotary
 from .control_flow import InlineKnownIf, UnrollLoop
-from .fold import Compute, fold_constants
+from .fold import GROWTH_IN_FILES, GROWTH_IN_PROGRAMS, Compute, fold_constants
 from .identity import EXACT_IDENTITIES, DropNeutral
 from .linear import FoldPad, FoldTransposeIntoGemm, FuseMatMulAdd
 from .movement import (
@@ -123,6 +123,7 @@ def simplify(
     rules += [] if exact else rounding_rules(weights)
     rules += (*file_rules(weights, facts, exact=exact), *spelling_rules(facts)) if for_file else ()
     rules = [rule for rule in rules if rule.title() not in without]
+    growth = GROWTH_IN_FILES if for_file else GROWTH_IN_PROGRAMS
     log = Log()
 
     def run(patterns: Sequence[Pattern]) -> list[Firing]:
@@ -131,7 +132,7 @@ def simplify(
     log.firings += run([rule for rule in rules if isinstance(rule, InlineKnownIf)])  # what cannot run may have no types
     for _ in range(MAX_ROUNDS):
         fired = run(rules)
-        fired += fold_constants(module, weights, compute=compute, declined=log.declined)
+        fired += fold_constants(module, weights, compute=compute, declined=log.declined, growth=growth)
         fired += eliminate_common_subexpressions(module)
         fired += eliminate_dead_code(module)
         log.firings += fired

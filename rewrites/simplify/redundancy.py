@@ -56,17 +56,22 @@ Key = tuple[type[Operation], tuple[SSAValue, ...], tuple[tuple[str, Attribute], 
 def eliminate_common_subexpressions(module: ModuleOp) -> list[Firing]:
     """An op equal to one before it in the same or an enclosing block gives way to it."""
     fired: list[Firing] = []
+    origins: dict[Operation, set[int]] = {}
     for function in functions_of(module):
-        merge_in_block(function.body.block, {}, fired)
+        merge_in_block(function.body.block, {}, fired, origins)
+    for op, ids in origins.items():  # at the end: a constant may stand for thousands
+        set_origins(op, {*origins_of(op), *ids})
     return fired
 
 
-def merge_in_block(block: Block, outer: dict[Key, Operation], fired: list[Firing]) -> None:
+def merge_in_block(
+    block: Block, outer: dict[Key, Operation], fired: list[Firing], origins: dict[Operation, set[int]]
+) -> None:
     seen = dict(outer)
     for op in list(block.ops):
         for region in op.regions:
             for inner in region.blocks:
-                merge_in_block(inner, seen, fired)
+                merge_in_block(inner, seen, fired, origins)
         if op.regions or not op.results or type(op) in IMPURE or "dims.binds" in op.attributes:
             continue
         key: Key = (
@@ -78,7 +83,7 @@ def merge_in_block(block: Block, outer: dict[Key, Operation], fired: list[Firing
         first = seen.setdefault(key, op)
         if first is op:
             continue
-        set_origins(first, {*origins_of(first), *origins_of(op)})
+        origins.setdefault(first, set()).update(origins_of(op))
         for old, new in zip(op.results, first.results, strict=True):
             old.replace_all_uses_with(new)
         fired.append(Firing("MergeEqual", op.name, origins_of(op)))

@@ -65,7 +65,7 @@ def test_run(digits: Path, tmp_path: Path) -> None:
     ("level", "has"),
     [
         ("graph", "onnx.Softmax"),
-        ("kernels", "kernel.call @softmax_1"),
+        ("kernels", "kernel.call @softmax_0"),
         ("tensor", "linalg.generic"),
         ("loops", "scf.for"),
         ("schedule", "kernel.arena"),
@@ -75,7 +75,7 @@ def test_run(digits: Path, tmp_path: Path) -> None:
     ],
 )
 def test_emit(level: str, has: str, digits: Path, tmp_path: Path) -> None:
-    kernel = ("--kernel", "softmax_1") if level in ("tensor", "loops", "llvm", "ll", "asm") else ()
+    kernel = ("--kernel", "softmax_0") if level in ("tensor", "loops", "llvm", "ll", "asm") else ()
     assert has in invoke("compile", digits, "--emit", level, *kernel).output
 
 
@@ -127,7 +127,7 @@ def test_simplify(model: Callable[..., onnx.ModelProto], tmp_path: Path) -> None
 
 def test_opt(digits: Path) -> None:
     passes = "sx-upgrade-opset,sx-infer-shapes,sx-simplify,sx-outline-kernels"
-    assert "kernel.call @softmax_1" in invoke("opt", digits, "-p", passes).output
+    assert "kernel.call @softmax_0" in invoke("opt", digits, "-p", passes).output
 
 
 def test_cache(digits: Path) -> None:
