@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
+from xdsl.dialects.builtin import f32
 from xdsl.ir import Operation, SSAValue
 
 from ...dialects import onnx
-from ...dialects.dims import as_dim, dims_of, tensor_type
+from ...dialects.dims import Dim, as_dim, dims_of, tensor_type
+from ..constants import attributes_of
 from ..driver import PatternRewriter
 from .movement import Part, part_of, permutation
 from .rule import Rule, axes_constant, element_of, is_float, only_producer, producer, scalar_of
@@ -66,35 +69,71 @@ def scores_of(value: SSAValue) -> Scores | None:
     return Scores(query.value, keys.value, scale * query.scale * keys.scale, mask)
 
 
+class Softmaxed(NamedTuple):
+    """What the values are multiplied with: softmax of `scores`, computed in f32 where `widened`."""
+
+    scores: SSAValue
+    widened: bool
+
+
+def softmaxed(weights: SSAValue) -> Softmaxed | None:
+    """The softmax along the last axis that gives the weights, perhaps with 0 for NaN, perhaps in f32 for halves."""
+    chosen = only_producer(weights, onnx.WhereOp)
+    if chosen is not None:
+        condition, zero, inner = chosen.operands
+        tested = only_producer(condition, onnx.IsNaNOp)
+        if tested is None or tested.operands[0] is not inner or scalar_of(zero) != 0:
+            return None
+        if inner.uses.get_length() != 2 or inner.type != weights.type:
+            return None
+        softmax = producer(inner, onnx.SoftmaxOp)
+        narrowed = None
+    else:
+        narrowed = only_producer(weights, onnx.CastOp)
+        softmax = only_producer(narrowed.operands[0] if narrowed is not None else weights, onnx.SoftmaxOp)
+    if softmax is None or onnx.attr(softmax, "axis") not in (-1, len(dims_of(weights)) - 1):
+        return None
+    scores = softmax.operands[0]
+    if narrowed is None:
+        return Softmaxed(scores, False)
+    wide = only_producer(scores, onnx.CastOp)
+    if wide is None or element_of(scores) != f32 or element_of(wide.operands[0]) != element_of(weights):
+        return None
+    return Softmaxed(wide.operands[0], True)
+
+
 class RecognizeAttention(Rule):
     """MatMul(Softmax(s * MatMul(q, Transpose(k)) + mask), v)  ->  Attention(q, k, v, mask) {scale = s}
 
-    Of four axes [batch, heads, rows, size].  The scale may stand at the scores, at q, at k, or at both.  A row that may
-    attend to no key is 0 afterwards, not NaN.  Declines when something else reads the scores or the weights, where k is
-    not transposed, where heads or batch broadcast, for a scale that is not positive, and where the mask does not
-    broadcast to the scores.
+    Of four axes [batch, heads, rows, size], or of three without heads.  The scale may stand at the scores, at q, at k,
+    or at both.  A row that may attend to no key is 0 afterwards, not NaN.  Declines when something else reads the
+    scores or the weights, where k is not transposed, where heads or batch broadcast, for a scale that is not positive,
+    and where the mask does not broadcast to the scores.
     """
 
     root = onnx.MatMulOp
 
     def rewrite(self, op: Operation, rewriter: PatternRewriter, /) -> None:
         weights, values = op.operands
-        softmax = only_producer(weights, onnx.SoftmaxOp)
-        if softmax is None or not is_float(weights) or len(dims_of(weights)) != 4 or len(dims_of(values)) != 4:
+        rank = len(dims_of(weights))
+        if not is_float(weights) or rank not in (3, 4) or len(dims_of(values)) != rank:
             return
-        if onnx.attr(softmax, "axis") not in (-1, 3):
-            return
-        scores = scores_of(softmax.operands[0])
-        if scores is None or scores.scale <= 0:
+        softmax = softmaxed(weights)
+        scores = scores_of(softmax.scores) if softmax is not None else None
+        if softmax is None or scores is None or scores.scale <= 0:
             return
         query, keys = scores.query, transposed(scores.keys)
-        if keys is None or not fits(query, keys, values, scores.mask, softmax.operands[0]):
+        if keys is None or not fits(query, keys, values, scores.mask, softmax.scores):
             return
         if not rewriter.may_make(onnx.AttentionOp):
             return
-        key = keys.inserted(rewriter)
-        made = onnx.AttentionOp.make([query, key, values, scores.mask], {"scale": scores.scale}, [op.results[0].type])
-        rewriter.replace(op, made)
+        attributes: dict[str, object] = {"scale": scores.scale}
+        if softmax.widened:
+            attributes["softmax_precision"] = onnx.ELEMENT_CODES[f32]
+        if rank == 3:
+            attributes |= {"q_num_heads": 1, "kv_num_heads": 1}
+        operands = [query, keys.inserted(rewriter), values, scores.mask]
+        rewriter.replace(op, onnx.AttentionOp.make(operands, attributes, [op.results[0].type]))
 
 
 class Turned(NamedTuple):
@@ -104,7 +143,7 @@ class Turned(NamedTuple):
     perm: list[int]
 
     @property
-    def shape(self) -> list[object]:
+    def shape(self) -> list[Dim]:
         return [dims_of(self.source)[axis] for axis in self.perm]
 
     def inserted(self, rewriter: PatternRewriter) -> SSAValue:
@@ -129,20 +168,25 @@ def transposed(value: SSAValue) -> Turned | None:
 def fits(query: SSAValue, keys: Turned, values: SSAValue, mask: SSAValue | None, scores: SSAValue) -> bool:
     """Whether the operands are as Attention wants them."""
     q, k, v, s = dims_of(query), keys.shape, dims_of(values), dims_of(scores)
-    if len(q) != 4 or len(k) != 4 or k[:2] != list(q[:2]) or v[:2] != q[:2] or v[2] is not k[2] or q[3] is not k[3]:
+    rank = len(s)
+    if len(q) != rank or len(k) != rank or v[-2] is not k[-2] or q[-1] is not k[-1]:
+        return False
+    if any(d is not e or d is not f for d, e, f in zip(q[:-2], k[:-2], v[:-2], strict=True)):
         return False
     if any(element_of(x) != element_of(query) for x in (keys.source, values)):
         return False
-    if mask is None:
-        return True
+    return mask is None or fits_scores(mask, query, s)
+
+
+def fits_scores(mask: SSAValue, query: SSAValue, scores: Sequence[Dim]) -> bool:
+    """Whether a mask broadcasts to the scores, whatever the sizes are."""
     shape = dims_of(mask)
-    if element_of(mask) != element_of(query) or not 2 <= len(shape) <= 4:
+    if element_of(mask) != element_of(query) or not 2 <= len(shape) <= (4 if len(scores) == 4 else 2):
         return False
-    tail = s[len(s) - len(shape) :]
-    one = as_dim(1)
+    tail = scores[len(scores) - len(shape) :]
     if shape[-1] is not tail[-1]:
         return False  # a short last axis would be filled up with minus infinity
-    return all(m is n or m is one for m, n in zip(shape, tail, strict=True))
+    return all(m is n or m is as_dim(1) for m, n in zip(shape, tail, strict=True))
 
 
 class RecognizeRotary(Rule):
@@ -183,22 +227,17 @@ class RecognizeRotary(Rule):
                 return False
         if not rewriter.may_make(onnx.RotaryEmbeddingOp):
             return False
-        caches = [self.cache(angles, size.value // 2, rewriter) for angles in (cosine, sine)]
+        caches = [cache(angles, rewriter) for angles in (cosine, sine)]
         rewriter.replace(op, onnx.RotaryEmbeddingOp.make([x, *caches], {}, [op.results[0].type]))
         return True
 
-    def cache(self, angles: SSAValue, half: int, rewriter: PatternRewriter) -> SSAValue:
-        """[batch, 1, rows, size]  ->  [batch, rows, size / 2]"""
-        batch, _, rows, _ = dims_of(angles)
-        element = element_of(angles)
-        operands = [angles, *(axes_constant([n], rewriter) for n in (0, half, 3))]
-        cut = onnx.SliceOp.make(operands, {}, [tensor_type(element, [batch, 1, rows, half])])
-        joined = onnx.SqueezeOp.make(
-            [rewriter.insert(cut).results[0], axes_constant([1], rewriter)],
-            {},
-            [tensor_type(element, [batch, rows, half])],
-        )
-        return rewriter.insert(joined).results[0]
+
+def cache(angles: SSAValue, rewriter: PatternRewriter) -> SSAValue:
+    """The first half of [batch, 1, rows, size] as [batch, rows, size / 2]."""
+    half = first_half(angles, rewriter)
+    batch, _, rows, size = dims_of(half)
+    type_ = tensor_type(element_of(half), [batch, rows, size])
+    return rewriter.insert(onnx.SqueezeOp.make([half, axes_constant([1], rewriter)], {}, [type_])).results[0]
 
 
 def turns(value: SSAValue, x: SSAValue) -> bool:
@@ -246,3 +285,17 @@ def repeats_half(value: SSAValue) -> bool:
         return False
     rank = len(dims_of(value))
     return onnx.attr(joined, "axis") % rank == rank - 1 and joined.operands[0] is joined.operands[1]
+
+
+def first_half(value: SSAValue, rewriter: PatternRewriter) -> SSAValue:
+    """The first half along the last axis of a tensor that `repeats_half`, made without the other one."""
+    op = producer(value, *POINTWISE)
+    if op is None:
+        joined = producer(value, onnx.ConcatOp)
+        assert joined is not None
+        return joined.operands[0]
+    data = next(at for at, o in enumerate(op.operands) if scalar_of(o) is None)
+    half = first_half(op.operands[data], rewriter)
+    operands = [half if at == data else o for at, o in enumerate(op.formal_operands())]
+    type_ = tensor_type(element_of(value), [*dims_of(value)[:-1], dims_of(half)[-1]])
+    return rewriter.insert(type(op).make(operands, attributes_of(op), [type_])).results[0]

@@ -20,11 +20,11 @@ def split_heads(x: Array, heads: int | None) -> Array:
         return x
     if not heads:
         raise ValueError("attention on three axes needs the number of heads")
-    return x.reshape(x.shape[0], x.shape[1], heads, -1).transpose(0, 2, 1, 3)
+    return x.reshape(x.shape[0], x.shape[1], heads, x.shape[2] // heads).transpose(0, 2, 1, 3)
 
 
 def join_heads(x: Array) -> Array:
-    return x.transpose(0, 2, 1, 3).reshape(x.shape[0], x.shape[2], -1)
+    return x.transpose(0, 2, 1, 3).reshape(x.shape[0], x.shape[2], x.shape[1] * x.shape[3])
 
 
 def shared_heads(x: Array, heads: int) -> Array:

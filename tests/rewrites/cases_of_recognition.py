@@ -143,6 +143,22 @@ RECOGNITION: Cases = {
                 "Transpose Transpose Attention",
                 {"S": (1, 6)},
             ),
+            Fires(
+                "(float[N, S, 4] q, float[N, T, 4] k, float[N, T, 3] v, float[S, T] m) => (y)"
+                "<float c = {2}, float z = {0}>"
+                "{ t = Transpose<perm=[0, 2, 1]>(k) s = MatMul(q, t) d = Mul(s, c) a = Add(m, d) "
+                "w = Softmax<axis=-1>(a) n = IsNaN(w) u = Where(n, z, w) y = MatMul(u, v) }",
+                "Attention",
+                {"T": (1, 6)},
+            ),
+            Fires(
+                "(float16[B, 2, S, 4] q, float16[B, 2, S, 4] k, float16[B, 2, S, 4] v) => (y)"
+                "{ t = Transpose<perm=[0, 1, 3, 2]>(k) s = MatMul(q, t) a = Cast<to=1>(s) p = Softmax<axis=-1>(a) "
+                "w = Cast<to=10>(p) y = MatMul(w, v) }",
+                "Attention",
+                {"S": (1, 6)},
+                tolerance=2e-3,
+            ),
         ],
         [
             "(float[B, 2, S, 4] q, float[B, 2, 4, T] k, float[B, 2, T, 3] v) => (y)"
@@ -151,6 +167,12 @@ RECOGNITION: Cases = {
             "{ t = Transpose<perm=[0, 1, 3, 2]>(k) s = MatMul(q, t) w = Softmax<axis=-1>(s) y = MatMul(w, v) }",
             "(float[B, 2, S, 4] q, float[B, 2, S, 4] k, float[B, 2, S, 3] v) => (y)"
             "{ t = Transpose<perm=[0, 1, 3, 2]>(k) s = MatMul(q, t) w = Softmax<axis=2>(s) y = MatMul(w, v) }",
+            "(float[N, S, 4] q, float[N, T, 4] k, float[N, T, 3] v, float[N, S, T] m) => (y)"
+            "{ t = Transpose<perm=[0, 2, 1]>(k) s = MatMul(q, t) a = Add(m, s) w = Softmax<axis=-1>(a) "
+            "y = MatMul(w, v) }",
+            "(float[B, 2, S, 4] q, float[B, 2, S, 4] k, float[B, 2, S, 3] v) => (y) <float z = {1}>"
+            "{ t = Transpose<perm=[0, 1, 3, 2]>(k) s = MatMul(q, t) w = Softmax<axis=-1>(s) n = IsNaN(w) "
+            "u = Where(n, z, w) y = MatMul(u, v) }",
             "(float[B, 2, S, 4] q, float[1, 2, T, 4] k, float[1, 2, T, 3] v) => (y)"
             "{ t = Transpose<perm=[0, 1, 3, 2]>(k) s = MatMul(q, t) w = Softmax<axis=-1>(s) y = MatMul(w, v) }",
         ],
@@ -163,7 +185,7 @@ RECOGNITION: Cases = {
                 "{ g = Concat<axis=-1>(f, f) u = Cos(g) c = Unsqueeze(u, o) v = Sin(g) s = Unsqueeze(v, o) "
                 "a = Slice(x, z, h, l) b = Slice(x, h, e, l) n = Neg(b) t = Concat<axis=-1>(n, a) "
                 "p = Mul(x, c) q = Mul(t, s) y = Add(p, q) }",
-                "Concat Cos Unsqueeze Sin Unsqueeze Slice Squeeze Slice Squeeze RotaryEmbedding",
+                "Cos Unsqueeze Squeeze Sin Unsqueeze Squeeze RotaryEmbedding",
             )
         ],
         [

