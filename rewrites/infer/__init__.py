@@ -42,6 +42,7 @@ def infer_shapes(
     facts: Facts | None = None,
     operators: Operators = NO_OPERATORS,
     expand: bool = False,
+    guarded: bool = True,
 ) -> list[str]:
     """Sets the type of every value of `main`; gives a line for each declared type that is not so.
 
@@ -50,17 +51,18 @@ def infer_shapes(
 
     In compile mode, integer tensors that are known become `dims.tensor` or `onnx.Constant`, sizes that data decides are
     bound by `dims.bind`, and what ONNX demands and the prover does not know becomes `dims.assume`, first in its block
-    where its symbols are known there.  What is stated in `main` is added to `facts`.
+    where its symbols are known there.  What is stated in `main` is added to `facts`.  Where nobody will check guards
+    (`guarded` is False), as in a model file, a branch that no sizes make valid stays as it is.
 
     Raises ModelError where no sizes make an operation valid, UnsupportedError naming all operators without a rule.
     """
     facts = facts if facts is not None else Facts()
     functions = [f for f in module.body.block.ops if isinstance(f, FuncOp) and _is_graph(f)]
     inference = _inferred(module, functions, weights, facts, operators, expand)
-    if compile_mode and materialize(inference, functions):
+    if compile_mode and materialize(inference, functions, guarded=guarded):
         # once more, now that all that the guards promise is known: sizes that they make equal are written alike
         inference = _inferred(module, functions, weights, facts, operators, expand)
-        materialize(inference, functions)
+        materialize(inference, functions, guarded=guarded)
     dead = inference.dead_regions()
     lines = [line for f in functions for line in differences(f, dead)]
     module.attributes.pop(DIAGNOSTICS, None)

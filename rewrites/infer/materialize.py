@@ -26,10 +26,13 @@ if TYPE_CHECKING:
 CONTROL = (onnx.IfOp, onnx.LoopOp, onnx.ScanOp, onnx.SequenceMapOp)
 
 
-def materialize(inference: Inference, functions: Sequence[FuncOp]) -> bool:
-    """Resolves branches, replaces known tensors, binds the symbols in use, and states the guards: any in `main`?"""
+def materialize(inference: Inference, functions: Sequence[FuncOp], *, guarded: bool = True) -> bool:
+    """Resolves branches, replaces known tensors, binds the symbols in use, and states the guards: any in `main`?
+
+    A branch that can never run stays as it is where nobody will check guards (`guarded`).
+    """
     for function in functions:
-        _resolve_branches(function, inference)
+        _resolve_branches(function, inference, guarded)
     for op in _operations(functions):
         if op in inference.demands:
             _replace_results(op, inference)
@@ -63,7 +66,7 @@ def _block_of(op: Operation) -> Block:
 # --- branches ---------------------------------------------------------------------------------------------------------
 
 
-def _resolve_branches(function: FuncOp, inference: Inference) -> None:
+def _resolve_branches(function: FuncOp, inference: Inference, guarded: bool) -> None:
     """A decided If gives way to its branch; a branch that can never run becomes a guard that always fails."""
     for op in list(function.walk()):
         if not isinstance(op, onnx.IfOp) or op.parent is None or not _is_attached(op, function):
@@ -72,7 +75,7 @@ def _resolve_branches(function: FuncOp, inference: Inference) -> None:
         if value is not None:
             _inline(op, op.then_branch if value else op.else_branch, inference)
             continue
-        for region in op.regions:
+        for region in op.regions if guarded else ():
             failure = inference.failed.get(region)
             if failure is not None:
                 _make_failing(op, region, failure, inference)

@@ -294,9 +294,10 @@ class Part(NamedTuple):
 
 @dataclass(frozen=True)
 class RejoinParts(Rule):
-    """Concat(x[:n], x[n:])  ->  x, also where the parts are of a Split, and where they are a part of x
+    """Concat(x[:n], x[n:])  ->  x, also where the parts are of a Split; Concat(x[a:b], x[b:c])  ->  x[a:c]
 
-    The prover is asked whether each part begins where the one before it ends.
+    The prover is asked whether each part begins where the one before it ends.  What is not the whole of x is joined
+    only where nothing else reads the parts: it would be one slice more.
     """
 
     facts: Facts
@@ -315,7 +316,9 @@ class RejoinParts(Rule):
                 end += 1
             joined = None
             if first is not None and end > at + 1:
-                joined = self.joined(first, [p.length for p in parts[at:end] if p is not None], axis, op, rewriter)
+                lengths = [p.length for p in parts[at:end] if p is not None]
+                alone = all(only_producer(o, onnx.SliceOp) is not None for o in op.operands[at:end])
+                joined = self.joined(first, lengths, axis, alone, rewriter)
             kept.extend([joined] if joined is not None else op.operands[at:end])
             at = end
         if len(kept) == len(op.operands):
@@ -331,9 +334,9 @@ class RejoinParts(Rule):
         return self.facts.prove_eq(one.start + one.length, other.start).answer is True
 
     def joined(
-        self, first: Part, lengths: Sequence[Dim], axis: int, op: Operation, rewriter: PatternRewriter
+        self, first: Part, lengths: Sequence[Dim], axis: int, alone: bool, rewriter: PatternRewriter
     ) -> SSAValue | None:
-        """The whole tensor, or a slice of it by numbers."""
+        """The whole tensor, or, where nothing else reads the parts (`alone`), a slice of it by numbers."""
         total = as_dim(0)
         for length in lengths:
             total = total + length
@@ -341,7 +344,7 @@ class RejoinParts(Rule):
         whole = self.facts.prove_eq(total, shape[axis]).answer is True
         if whole and self.facts.prove_eq(first.start, 0).answer is True:
             return first.source
-        if not first.start.is_const or not (whole or total.is_const):
+        if not alone or not first.start.is_const or not (whole or total.is_const):
             return None
         end = as_dim(END) if whole else first.start + total
         shape[axis] = total

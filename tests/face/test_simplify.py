@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import onnx
+import onnxruntime
 import pytest
 from click.testing import CliRunner
 from onnx import ModelProto, TensorProto, helper, numpy_helper
@@ -127,6 +128,19 @@ def test_a_result_that_is_larger_is_the_model_as_it_came() -> None:
     text = "(float[N, 4] x) => (float[N, 4] y) { y = Relu(x) }"
     found = simplify_model(model(text))
     assert found.model == model(text) and found.before == found.after == 1
+
+
+def test_a_branch_that_always_fails_still_fails() -> None:
+    """A program has a guard there; a file has none, and zeros would be a wrong number."""
+    text = """(float[N, 4] x, bool c) => (float[N, 4] y) <int64[2] s = {0, 3}> {
+        y = If (c) <then_branch = t () => (a) { a = Identity(x) }, else_branch = e () => (b) { b = Reshape(x, s) }>
+    }"""
+    found = simplify_model(model(text)).model
+    session = onnxruntime.InferenceSession(found.SerializeToString(), providers=["CPUExecutionProvider"])
+    x = np.ones((2, 4), np.float32)
+    assert session.run(None, {"x": x, "c": np.array(True)})[0].shape == (2, 4)
+    with pytest.raises(Exception, match="Reshape"):
+        session.run(None, {"x": x, "c": np.array(False)})
 
 
 def test_rules_leave_alone_what_has_no_type() -> None:

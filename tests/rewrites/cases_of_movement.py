@@ -219,11 +219,14 @@ MOVEMENT: Cases = {
             ),
             Fires(X + "{ a, b = Split<axis=1, num_outputs=2>(x) y = Concat<axis=1>(a, b) }", ""),
             Fires(
-                X + "{ a, b, c, d = Split<axis=1, num_outputs=4>(x) y = Concat<axis=1>(b, c, a) }", "Split Slice Concat"
+                "(float[N, 6] x) => (y) <int64[1] i = {1}, int64[1] j = {3}, int64[1] k = {5}>"
+                "{ a = Slice(x, i, j, i) b = Slice(x, j, k, i) y = Concat<axis=1>(x, a, b) }",
+                "Slice Concat",
             ),
         ],
         [
             X + "{ a, b = Split<axis=1, num_outputs=2>(x) y = Concat<axis=1>(b, a) }",
+            X + "{ a, b, c, d = Split<axis=1, num_outputs=4>(x) y = Concat<axis=1>(b, c, a) }",
             "(float[N] x) => (y) <int64[1] z = {0}, int64[1] m = {3}, int64[1] k = {2}, "
             "int64[1] e = {9223372036854775807}> { a = Slice(x, z, m) b = Slice(x, k, e) y = Concat<axis=0>(a, b) }",
             "(float[N] x) => (y) <int64[1] z = {0}, int64[1] m = {3}, int64[1] e = {5}>"
