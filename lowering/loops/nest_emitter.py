@@ -266,8 +266,10 @@ class NestEmitter:
         with self._rows(self.row_axes, [pieces], cycles, self._inner_points()) as (row, [piece]):
             start, count = self._piece(width, tile, piece)
             row = replace(row, start=start, count=count)
-            for stage in self.nest.stages:
-                run_columns(self._points(stage, row, lanes), self.space)
+            for stage, streams in zip(self.nest.stages, self._streams):
+                points = self._points(stage, row, lanes)
+                points.streams = streams
+                run_columns(points, self.space)
 
     # What a row keeps
 

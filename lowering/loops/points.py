@@ -91,7 +91,8 @@ class Points:
 
         `given` are operands that need not be read, `taken` gets results that are not to be stored.
         """
-        self._ask_ahead(emitter)
+        if not self.nest.columns:
+            self.ask_ahead(emitter)
         here: dict[SSAValue, Value] = {}
         accs: list[SSAValue] = []
         for generic in self.stage.generics:
@@ -110,8 +111,8 @@ class Points:
                         self.store(emitter, generic, number, value)
         return accs
 
-    def _ask_ahead(self, emitter: BodyEmitter) -> None:
-        """Asks for the lines that the streams come to later; of a vector's part there is no need."""
+    def ask_ahead(self, emitter: BodyEmitter) -> None:
+        """Asks for the lines that the streams come to later; for a vector's part there is no need."""
         for stream in self.streams if emitter.mask is None and self.lanes > 1 else ():
             place = self.row.local.get(stream.access.tensor, self.storage.get(stream.access.tensor))
             offset = emitter.offset(place, self.at(stream.access)) if isinstance(place, Buffer) else None

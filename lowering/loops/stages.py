@@ -221,6 +221,9 @@ def _add_up_in_memory(points: Points, reduced: Sequence[Axis], space: ScratchSpa
                 points.indices[reduced[-1][-1]] = Lanes(index)
                 accs = points.emit(points.emitter(point, _column(points)), accs)
             store(point, accs)
+            for index in indices if points.streams and point.mask is None else ():
+                points.indices[reduced[-1][-1]] = Lanes(builder.add(index, len(indices)))
+                points.ask_ahead(points.emitter(point, _column(points)))
 
         _each_column(points, visit)
 

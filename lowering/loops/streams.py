@@ -24,6 +24,8 @@ def find_streams(
 ) -> list[list[Stream]]:
     """The streams of each stage. `outputs` are the results that are in memory, `lent` those that lie in an output's."""
     found: list[list[Stream]] = [[] for _ in nest.stages]
+    if nest.columns:
+        return [_next_rows(nest, stage, shapes, target) for stage in nest.stages]
     if not _worth(nest, shapes, target):
         return found
     taken: set[tuple[SSAValue, bool]] = set()
@@ -40,8 +42,19 @@ def find_streams(
 
 def _worth(nest: Nest, shapes: Shapes, target: Target) -> bool:
     """Whether there is more than the caches hold, and so much to compute that the hardware does not do as well."""
-    if nest.columns or _cost(nest.generics) < policy.LEAST_AHEAD:
-        return False
+    return _cost(nest.generics) >= policy.LEAST_AHEAD and _large(nest, shapes, target)
+
+
+def _next_rows(nest: Nest, stage: Stage, shapes: Shapes, target: Target) -> list[Stream]:
+    """What columns are added up of: the next rows, which lie in other pages, where the hardware does not go ahead."""
+    reads = [access for access, write in _accesses(nest, stage) if not write]
+    if all(g.is_map for g in stage.generics) or not _large(nest, shapes, target):
+        return []
+    return [Stream(access, 0, False) for access in dict.fromkeys(reads)]
+
+
+def _large(nest: Nest, shapes: Shapes, target: Target) -> bool:
+    """Whether there is more than the caches near by hold, as far as is known."""
     sizes = {a.tensor: shapes[a.tensor] for g in nest.generics for a in g.accesses}
     if not policy.known(d for dims in sizes.values() for d in dims):
         return True
