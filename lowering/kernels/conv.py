@@ -100,7 +100,8 @@ class ConvBuilder:
             self.height, self.width = self.width, self.height
         self.windows = convolution.windows
         self.x = context.buffer(op.inputs[0])
-        self.reads_input = self.windows.is_plain
+        # where positions are rows, the last tile reads on behind the input, unless it has a height of its own
+        self.reads_input = self.windows.is_plain and (not plan.pixels or self.windows.positions.is_const)
         self.flat = self.windows.is_flat and flat_epilogue(context, op, len(self.windows.axes))
 
     def build(self) -> None:

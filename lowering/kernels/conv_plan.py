@@ -13,6 +13,8 @@ from .window import ONE, Convolution
 
 TYPICAL_POSITIONS = 784
 """Output positions that a tile is chosen for where they are not known."""
+FEW_POSITIONS = 8
+"""As many along one axis may as well be few: a stretch of sound comes in pieces."""
 TYPICAL_ROWS = 64
 """Output channels, likewise."""
 L2_BYTES_A_CYCLE = 20
@@ -138,16 +140,32 @@ def _candidates(c: Convolution, products: Products, target: Target) -> Iterator[
     for vectors in range(1, 9):
         for rows in range(1, min(height, largest_rows(registers, vectors)) + 1):
             yield RegisterTile(rows, vectors, lanes), False
-    if not c.windows.positions.is_const or c.rows == ONE:
+    if not (c.windows.positions.is_const or _may_be_few(c)) or c.rows == ONE:
         return
     for vectors in range(1, 4):
         for rows in range(1, min(width, lanes, largest_rows(registers, vectors)) + 1):
             yield RegisterTile(rows, vectors, lanes), True
 
 
+def _may_be_few(c: Convolution) -> bool:
+    """Whether a call may well have few positions, or many."""
+    return not c.windows.positions.is_const and len(c.windows.axes) == 1
+
+
 def _cycles(c: Convolution, products: Products, target: Target, tile: RegisterTile, pixels: bool) -> float:
-    """Whole tiles, each step as long as what limits it, and the stores."""
-    height, width = _known(c.rows, TYPICAL_ROWS), _known(c.windows.positions, TYPICAL_POSITIONS)
+    """The estimated work; where positions may be few or many, the geometric mean of both, so that neither rules."""
+    many = _known(c.windows.positions, TYPICAL_POSITIONS)
+    if not _may_be_few(c):
+        return _cycles_for(c, many, products, target, tile, pixels)
+    few = _cycles_for(c, FEW_POSITIONS, products, target, tile, pixels)
+    return (few * _cycles_for(c, many, products, target, tile, pixels)) ** 0.5
+
+
+def _cycles_for(
+    c: Convolution, width: int, products: Products, target: Target, tile: RegisterTile, pixels: bool
+) -> float:
+    """Whole tiles for so many positions, each step as long as what limits it, and the stores."""
+    height = _known(c.rows, TYPICAL_ROWS)
     steps = _known(c.steps, 576)
     outer, inner = (width, height) if pixels else (height, width)
     tiles = -(-outer // tile.rows) * -(-inner // tile.columns)
