@@ -104,6 +104,9 @@ ATAN = (
 )
 SINH = (0.1666666716337204, 0.008333311416208744, 0.00019842603069264442, 2.784345724649029e-06)
 
+MOST_LANES = 16
+"""Of f32 in one register."""
+
 MAGIC = 12582912.0
 """1.5 * 2^23: adding it leaves a float's nearest integer in the low bits."""
 
@@ -115,7 +118,7 @@ def _nearest(product: Lanes) -> tuple[Lanes, Lanes]:
 
 def _times_power_of_two(target: Target, x: Lanes, n: Lanes, whole: Lanes) -> Lanes:
     """x * 2^n, rounded once, for |n| <= 252; `whole` is n as integer."""
-    width = {None: 0, 4: 128, 8: 256, 16: 512}.get(x.count, 0)
+    width = {None: 0, 4: 128, 8: 256, 16: 512, 32: 512, 64: 512}.get(x.count, 0)
     if width and target.has("avx512f") and (width == 512 or target.has("avx512vl")):
         return _scalef(x, n, width)
     half = whole >> 1
@@ -124,7 +127,14 @@ def _times_power_of_two(target: Target, x: Lanes, n: Lanes, whole: Lanes) -> Lan
 
 
 def _scalef(x: Lanes, n: Lanes, width: int) -> Lanes:
+    """x * 2^n in one instruction; wider vectors in halves."""
     f = x.f
+    count = x.count or 1
+    if count > MOST_LANES:
+        lanes = (range(count // 2), range(count // 2, count))
+        low, high = (_scalef(x.of(f.shuffle(x.value, x.value, part)), x.of(f.shuffle(n.value, n.value, part)), width)
+                     for part in lanes)  # fmt: skip
+        return x.of(f.shuffle(low.value, high.value, range(count)))
     all_lanes = f.const(-1, IntegerType(max(8, width // 32)))
     name = f"llvm.x86.avx512.mask.scalef.ps.{width}"
     passthru = f.const(0.0, x.type)

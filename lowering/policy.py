@@ -10,7 +10,7 @@ from xdsl.dialects import arith, math, tensor
 from xdsl.dialects.builtin import FixedBitwidthType, IndexType, IntegerType
 from xdsl.ir import Attribute, Operation
 
-from ..dialects.dims import Dim
+from ..dialects.dims import Dim, as_dim
 from ..dialects.target import Target
 from .choices import GRAIN_CYCLES, ORDER, Choices, Given, given_number
 from .element_types import byte_width
@@ -20,6 +20,15 @@ ACCUMULATORS = 4
 
 UNROLLED_COST = 40
 """Cycles of a body above which a reduction loop has one copy of it, not one for each accumulator."""
+
+SIDE_BY_SIDE = 4
+"""Vectors in step in loops of elementary functions."""
+
+LONG_CHAIN = 30
+"""Cycles of a body above which a vector alone leaves the processor waiting."""
+
+CHAINS = (math.SqrtOp, math.ExpOp, math.ErfOp, math.TanhOp, math.LogOp, math.Log1pOp, math.ExpM1Op)
+"""Functions that are a chain of operations on vectors of any length."""
 
 UNROLLED_BLOCK = 24
 """Cycles of a body above which a transposed block has one copy of it, not one for each of its vectors."""
@@ -169,6 +178,18 @@ def map_lanes(ops: Sequence[Operation], elements: Sequence[Attribute], target: T
 def rows_together(rows: Dim, cost: float) -> int:
     """How many rows to run side by side: two where they come in pairs and computing takes longer than memory."""
     return 2 if rows.is_const and rows.value % 2 == 0 and COSTLY_ROWS <= cost <= LONG_ROWS else 1
+
+
+def side_by_side(ops: Sequence[Operation], size: Dim, lanes: int) -> int:
+    """How many vectors a pointwise loop evaluates in step: several where each is a long chain of dependent operations.
+
+    A processor does not look far enough ahead to find the next vector's chain behind the first one's.
+    """
+    functions = [op for op in ops if op.dialect_name() == "math" and _CYCLES.get(type(op), 25) > 1]
+    if cycles(ops) < LONG_CHAIN or any(type(op) not in CHAINS for op in functions):
+        return 1
+    whole = lanes * SIDE_BY_SIDE
+    return SIDE_BY_SIDE if size % whole is as_dim(0) or (size.is_const and size.value >= 16 * whole) else 1
 
 
 def reduction_lanes(element: Attribute, target: Target) -> int:

@@ -17,7 +17,7 @@ from ..loop_builder import LoopBuilder, Scalar, ScratchSpace
 from .generics import Access, Generic, Shapes, joint_origin
 from .interleaved import InterleavedLoop, Interleaving, find_interleaving, fits
 from .lending import lent_outputs
-from .nests import Axis, Nest, Stage, best_vector_axis, merge_loops
+from .nests import Axis, Nest, Stage, best_vector_axis, loop_stride, merge_loops
 from .points import Points, Row, Stream, element_type, generic_cost
 from .stages import run_axis, run_columns, run_lanes, run_point
 from .streams import find_streams
@@ -167,11 +167,22 @@ class NestEmitter:
         chunk = self._chunk(axes, size, lanes)
         pieces = [] if chunk is None else [(size + (chunk - 1)) // chunk]
         inner = self.builder.dim(size) if chunk is None else chunk
+        wide = lanes * self._side_by_side(vector, lanes)
+        if chunk is not None and chunk % wide:
+            wide = lanes
         with self._rows(axes, pieces, self.cost / lanes, inner) as (row, numbers):
             lower, count = self._piece(size, chunk, numbers[0] if numbers else 0)
-            points = self._points(self.nest.stages[0], row, lanes)
+            points = self._points(self.nest.stages[0], row, wide)
             points.streams = self._streams[0]
             run_axis([points], [vector], lower, count)
+
+    def _side_by_side(self, vector: Axis, lanes: int) -> int:
+        """How many vectors along the axis are evaluated in step: all operands must be contiguous or the same there."""
+        plain = not any(g.extracts or g.guarded for g in self.generics)
+        steps = {loop_stride(a, vector[-1], self.shapes) for g in self.generics for a in g.accesses}
+        if not plain or not steps <= {as_dim(0), as_dim(1)}:
+            return 1
+        return policy.side_by_side([op for g in self.generics for op in g.walk()], self.extent(vector), lanes)
 
     def _run_interleaved(self, axes: list[Axis], plan: Interleaving, lanes: int) -> None:
         """Vectors along one loop, a short one unrolled, inside of the others."""

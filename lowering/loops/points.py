@@ -13,10 +13,13 @@ from ...dialects import vectorx
 from ...dialects.dims import Dim
 from .. import policy
 from ..body import BodyEmitter, Buffer, Lanes, Storage, Value, select
+from ..element_types import byte_width
 from ..loop_builder import LoopBuilder, Scalar, vector_of
 from .generics import Access, Generic, LoweringError, Reduction, Shapes
 from .nests import Axis, Nest, Stage
 from .vector_loop import Point
+
+LINE_BYTES = 64
 
 
 @dataclass
@@ -117,8 +120,9 @@ class Points:
             place = self.row.local.get(stream.access.tensor, self.storage.get(stream.access.tensor))
             offset = emitter.offset(place, self.at(stream.access)) if isinstance(place, Buffer) else None
             if isinstance(place, Buffer) and isinstance(offset, Lanes) and offset.stride == 1:
-                index = self.builder.index(self.builder.add(offset.base, stream.ahead))
-                self.builder.insert(vectorx.PrefetchOp(place.base, index, write=stream.write))
+                for line in range(0, self.lanes, max(1, LINE_BYTES // byte_width(place.element))):
+                    index = self.builder.index(self.builder.add(offset.base, stream.ahead + line))
+                    self.builder.insert(vectorx.PrefetchOp(place.base, index, write=stream.write))
 
     def _arguments(
         self,
