@@ -6,7 +6,9 @@ Activations that cancel or overflow in a plain formula are computed so that the 
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import exp as math_exp
 
+import numpy as np
 from xdsl.dialects import math
 from xdsl.ir import Operation, SSAValue
 
@@ -63,10 +65,54 @@ def is_inf(s: Scalars, x: SSAValue, t: Element, o: Operands) -> SSAValue:
 
 def sigmoid(s: Scalars, x: SSAValue, t: Element) -> SSAValue:
     """1 / (1 + exp(-x)), from exp(-|x|) so that it neither overflows nor loses the left tail."""
-    e = s.unary(math.ExpOp, s.neg(s.abs(x, t), t))
+    return _logistic(s, x, s.unary(math.ExpOp, s.neg(s.abs(x, t), t)), t)
+
+
+def _logistic(s: Scalars, x: SSAValue, e: SSAValue, t: Element) -> SSAValue:
+    """1 / (1 + e), or for x < 0 e / (1 + e), rounded nearly once; e is exp(-|x|)."""
     one = s.constant(1.0, t)
-    above = s.select(s.compare("ge", x, s.constant(0.0, t), t), one, e)
-    return s.divf(above, s.add(one, e, t))
+    positive = s.compare("ge", x, s.constant(0.0, t), t)
+    above, below = s.select(positive, one, e), s.add(one, e, t)
+    lost = s.sub(e, s.sub(below, one, t), t)  # exact
+    q = s.divf(above, below)
+    inverse = s.select(positive, q, s.sub(one, q, t))
+    minus = s.neg(q, t)
+    return s.fma(s.fma(minus, lost, s.fma(minus, below, above)), inverse, q)
+
+
+class _Deep:
+    """Where exp(-y) would lose digits to denormal numbers, and a product with it would not: exp(shift - y), and then
+    exp(-shift), which for this shift is nearly a number of f32.  In f64 there is nothing to gain."""
+
+    BOUND, SHIFT = 80.0, 37.0
+
+    def __init__(self, s: Scalars, y: SSAValue, t: Element) -> None:
+        self.s, self.t = s, t
+        deep = None if t is F64 else s.compare("gt", y, s.constant(self.BOUND, t), t)
+        zero, one = s.constant(0.0, t), s.constant(1.0, t)
+        self.shift = zero if deep is None else s.select(deep, s.constant(self.SHIFT, t), zero)
+        self.scale = one if deep is None else s.select(deep, s.constant(math_exp(-self.SHIFT), t), one)
+        self.none = deep is None
+
+    def exp_of_minus(self, y: SSAValue) -> SSAValue:
+        """exp(-y), or that times exp(shift)."""
+        exponent = self.s.neg(y, self.t) if self.none else self.s.sub(self.shift, y, self.t)
+        return self.s.unary(math.ExpOp, exponent)
+
+    def undone(self, product: SSAValue) -> SSAValue:
+        """A product with the exponential without the shift."""
+        return product if self.none else self.s.mul(product, self.scale, self.t)
+
+
+def times_sigmoid(s: Scalars, x: SSAValue, y: SSAValue, t: Element, low: SSAValue | None = None) -> SSAValue:
+    """x / (1 + exp(-y)), also where the exponential alone would be denormal; `low` is what y was rounded by."""
+    size = s.abs(y, t)
+    deep = _Deep(s, s.neg(y, t), t)
+    e = deep.exp_of_minus(size)
+    if low is not None:
+        toward = s.select(s.compare("ge", y, s.constant(0.0, t), t), s.neg(low, t), low)
+        e = s.fma(toward, e, e)
+    return deep.undone(s.mul(x, _logistic(s, y, e, t), t))
 
 
 def softplus(s: Scalars, x: SSAValue, t: Element) -> SSAValue:
@@ -93,8 +139,11 @@ _TAIL_F64 = (
 )  # fmt: skip
 
 
-def normal_tail(s: Scalars, x: SSAValue, t: Element) -> SSAValue:
-    """1 - Phi(|x|) for the normal distribution function Phi, with small relative error also where it is tiny."""
+def normal_tail(s: Scalars, x: SSAValue, t: Element) -> tuple[SSAValue, _Deep]:
+    """1 - Phi(|x|) for the normal distribution function Phi, with small relative error also where it is tiny.
+
+    Where that is denormal it is shifted.
+    """
     # past the bound the tail is 0 in this type, and an infinity would make NaN
     a = s.min(s.abs(x, t), s.constant(40.0 if t is F64 else 20.0, t), t)
     shift = s.constant(_TAIL_SHIFT, t)
@@ -104,32 +153,84 @@ def normal_tail(s: Scalars, x: SSAValue, t: Element) -> SSAValue:
     half = s.mul(a, s.constant(0.5, t), t)
     square = s.mul(half, a, t)
     lost = s.fma(half, a, s.neg(square, t))  # what rounding the square left out: it would be magnified by exp
-    e = s.unary(math.ExpOp, s.neg(square, t))
-    return s.mul(value, s.fma(s.neg(lost, t), e, e), t)
+    deep = _Deep(s, square, t)
+    e = deep.exp_of_minus(square)
+    return s.mul(value, s.fma(s.neg(lost, t), e, e), t), deep
 
 
 def gelu(s: Scalars, x: SSAValue, t: Element, o: Operands) -> SSAValue:
     """x * Phi(x), by the tail of Phi on the side where it is small; or its form by tanh."""
-    if o.attr("approximate") == "tanh":  # (1 + tanh(u)) / 2 is sigmoid(2 u)
-        cube = s.mul(s.mul(x, x, t), x, t)
-        inner = s.add(x, s.mul(cube, s.constant(0.044715, t), t), t)
-        return s.mul(x, sigmoid(s, s.mul(inner, s.constant(2 * 0.7978845608028654, t), t), t), t)
-    tail = normal_tail(s, x, t)
+    if o.attr("approximate") == "tanh":
+        return _gelu_by_tanh(s, x, t)
+    tail, deep = normal_tail(s, x, t)
     positive = s.compare("ge", x, s.constant(0.0, t), t)
-    return s.mul(x, s.select(positive, s.sub(s.constant(1.0, t), tail, t), tail), t)
+    # on the side where the tail is small it may be shifted, on the other it is then nothing beside 1
+    product = s.mul(x, s.select(positive, s.sub(s.constant(1.0, t), deep.undone(tail), t), tail), t)
+    return s.select(positive, product, deep.undone(product))
+
+
+_ROOT = 2 * 0.7978845608028654
+_CUBE = 0.044715
+
+
+def _gelu_by_tanh(s: Scalars, x: SSAValue, t: Element) -> SSAValue:
+    """x (1 + tanh(u)) / 2 = x sigmoid(2 u), where 2 u = root x (1 + cube x^2) in two parts: exp magnifies errors."""
+    limit = 60.0 if t is F64 else 20.0  # past it the result is x or 0
+    a = s.max(s.min(x, s.constant(limit, t), t), s.constant(-limit, t), t)
+    (root, root_low), (cube, cube_low), one = _in_two(s, _ROOT, t), _in_two(s, _CUBE, t), s.constant(1.0, t)
+    square, square_low = _product(s, a, a, t)
+    q, q_low = _product(s, cube, square, t)
+    q_low = s.fma(cube, square_low, s.fma(cube_low, square, q_low))
+    p = s.add(one, q, t)
+    back = s.sub(p, one, t)
+    p_low = s.add(s.add(s.sub(one, s.sub(p, back, t), t), s.sub(q, back, t), t), q_low, t)
+    k, k_low = _product(s, root, a, t)
+    k_low = s.fma(root_low, a, k_low)
+    y, y_low = _product(s, k, p, t)
+    return times_sigmoid(s, x, y, t, s.fma(k_low, p, s.fma(k, p_low, y_low)))
+
+
+def _in_two(s: Scalars, value: float, t: Element) -> tuple[SSAValue, SSAValue]:
+    """A constant as its nearest number of f32 and the rest."""
+    high = float(np.float32(value))
+    return s.constant(high, t), s.constant(value - high, t)
+
+
+def _product(s: Scalars, a: SSAValue, b: SSAValue, t: Element) -> tuple[SSAValue, SSAValue]:
+    """a * b, and what that was rounded by."""
+    high = s.mul(a, b, t)
+    return high, s.fma(a, b, s.neg(high, t))
 
 
 def mish(s: Scalars, x: SSAValue, t: Element, o: Operands) -> SSAValue:
-    """x * tanh(softplus(x)): with e = exp(x), tanh of log(1 + e) is e(e + 2) / (e(e + 2) + 2)."""
-    e = s.unary(math.ExpOp, s.min(x, s.constant(40.0 if t is F64 else 20.0, t), t))
-    n = s.mul(e, s.add(e, s.constant(2.0, t), t), t)
-    return s.mul(x, s.divf(n, s.add(n, s.constant(2.0, t), t)), t)
+    """x tanh(log(1 + e)), e = exp(x): x n / (n + 2) with n = e^2 + 2 e, in two parts each."""
+    limited = s.min(x, s.constant(40.0 if t is F64 else 20.0, t), t)
+    minus = s.neg(limited, t)
+    deep = _Deep(s, minus, t)
+    e = deep.exp_of_minus(minus)
+    double = s.add(e, e, t)
+    n = s.fma(e, e, double)
+    n_low = s.fma(e, e, s.sub(double, n, t))
+    two = s.constant(2.0, t)
+    below = s.add(n, two, t)
+    back = s.sub(below, n, t)
+    lost = s.add(s.add(s.sub(n, s.sub(below, back, t), t), s.sub(two, back, t), t), n_low, t)
+    q = s.divf(n, below)
+    minus_q = s.neg(q, t)
+    rest = s.add(s.fma(minus_q, lost, s.fma(minus_q, below, n)), n_low, t)
+    inverse = s.mul(s.sub(s.constant(1.0, t), q, t), s.constant(0.5, t), t)
+    return deep.undone(s.mul(x, s.fma(rest, inverse, q), t))
 
 
 def swish(s: Scalars, x: SSAValue, t: Element, o: Operands) -> SSAValue:
+    """x sigmoid(alpha x)"""
     alpha = o.attr("alpha")
-    inner = x if alpha == 1.0 else s.mul(x, s.constant(alpha, t), t)
-    return s.mul(x, sigmoid(s, inner, t), t)
+    if alpha == 1.0:
+        return times_sigmoid(s, x, x, t)
+    # an infinite product has no rest
+    y, low = _product(s, x, s.constant(alpha, t), t)
+    finite = s.compare("lt", s.abs(y, t), s.constant(float("inf"), t), t)
+    return times_sigmoid(s, x, y, t, s.select(finite, low, s.constant(0.0, t)))
 
 
 def _by_sign(s: Scalars, x: SSAValue, below: SSAValue, t: Element) -> SSAValue:
@@ -146,14 +247,24 @@ def elu(s: Scalars, x: SSAValue, t: Element, o: Operands) -> SSAValue:
 
 
 def selu(s: Scalars, x: SSAValue, t: Element, o: Operands) -> SSAValue:
-    below = s.mul(s.unary(math.ExpM1Op, x), s.constant(o.attr("alpha"), t), t)
-    return s.mul(_by_sign(s, x, below, t), s.constant(o.attr("gamma"), t), t)
+    gamma = o.attr("gamma")
+    high, low = _in_two(s, o.attr("alpha") * gamma, t)
+    e = s.unary(math.ExpM1Op, x)
+    return s.select(
+        s.compare("lt", x, s.constant(0.0, t), t),
+        s.fma(e, high, s.mul(e, low, t)),
+        s.mul(x, s.constant(gamma, t), t),
+    )
 
 
 def celu(s: Scalars, x: SSAValue, t: Element, o: Operands) -> SSAValue:
-    alpha = s.constant(o.attr("alpha"), t)
-    zero = s.constant(0.0, t)
-    below = s.mul(alpha, s.unary(math.ExpM1Op, s.divf(x, alpha)), t)
+    """max(x, 0) + min(alpha expm1(x / alpha), 0), with what the quotient was rounded by."""
+    alpha, zero = s.constant(o.attr("alpha"), t), s.constant(0.0, t)
+    z = s.divf(s.min(x, zero, t), alpha)
+    e = s.unary(math.ExpM1Op, z)
+    # where x is infinite there is no rest, and e is -1
+    rest = s.select(s.compare("gt", e, s.constant(-1.0, t), t), s.fma(s.neg(z, t), alpha, s.min(x, zero, t)), zero)
+    below = s.fma(alpha, e, s.mul(s.add(e, s.constant(1.0, t), t), rest, t))
     return s.add(s.max(x, zero, t), s.min(below, zero, t), t)
 
 
