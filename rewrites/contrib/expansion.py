@@ -31,6 +31,8 @@ class Expansion(NodeBuilder):
 
     op: onnx.CustomOp
     _infer: Callable[[Sequence[Operation]], str | None]
+    types_only = False
+    """Whether what is built only tells the types of the results."""
 
     def unsupported(self, reason: str) -> UnsupportedError:
         """The error that says why there is no expansion."""
@@ -114,6 +116,12 @@ class Expansion(NodeBuilder):
         made = make_constant(array, tensor_type(onnx.element_of_dtype(array.dtype), array.shape), self._weights)
         self.insert(made)
         return made.results[0]
+
+    def computed(self, shape: tuple[int, ...], dtype: Any, compute: Callable[[], Array]) -> SSAValue:
+        """A constant of that shape and type, which is computed where its value matters."""
+        if self.types_only:
+            return self.large_constant(np.broadcast_to(np.zeros((), dtype), shape))
+        return self.large_constant(compute())
 
     def number(self, value: float, like: SSAValue) -> SSAValue:
         """A scalar constant of another value's element type."""

@@ -25,8 +25,38 @@ def matmul_nbits(b: Expansion) -> Results:
     b.known("K", "N", "accuracy_level", "bits", "block_size", "weight_prepacked")
     b.only("weight_prepacked", 0)
     b.absent(g_idx=4)
-    weights = block_weights(b)
-    return [b.biased(b.value(onnx.MatMulOp, b.x(0), b.transposed(weights, [1, 0])), b.at(5))]
+    weights = known_weights(b)
+    if weights is None:
+        weights = b.transposed(block_weights(b), [1, 0])
+    return [b.biased(b.value(onnx.MatMulOp, b.x(0), weights), b.at(5))]
+
+
+LARGE = 1 << 26
+"""Weights of more elements stay packed in memory, and are dequantized when they are read; others once for all."""
+
+
+def known_weights(b: Expansion) -> SSAValue | None:
+    """The weights [K, N] of MatMulNBits as numbers, where all that they are made of is constant."""
+    depth, columns, block, bits = b.attr("K"), b.attr("N"), b.attr("block_size"), b.attr("bits", 4)
+    packed, scales, zeros = (b.array(b.at(k)) for k in (1, 2, 3))
+    if depth * columns > LARGE or bits not in DTYPES or packed is None or scales is None:
+        return None
+    blocks = -(-depth // block)
+    if packed.size * 8 != columns * blocks * block * bits or (b.at(3) is not None and zeros is None):
+        return None
+    if zeros is None:
+        zeros = np.full((columns, blocks), 1 << (bits - 1))
+    elif zeros.dtype == np.uint8:
+        zeros = unpack(zeros, bits).reshape(columns, -1)[:, :blocks]
+    per_block = zeros.reshape(columns, blocks, 1), scales.reshape(columns, blocks, 1)
+
+    def compute() -> Array:
+        numbers = unpack(packed, bits).reshape(columns, blocks, block).astype(np.float32)
+        numbers -= per_block[0].astype(np.float32)
+        numbers *= per_block[1].astype(np.float32)
+        return np.ascontiguousarray(numbers.reshape(columns, -1)[:, :depth].T.astype(scales.dtype))
+
+    return b.computed((depth, columns), scales.dtype, compute)
 
 
 def block_weights(b: Expansion) -> SSAValue:
@@ -74,7 +104,8 @@ def unpacked(b: Expansion, x: SSAValue, name: str, bits: int, shape: tuple[int, 
         raise b.unsupported(f"its input '{name}' is no constant")
     if array.size * 8 // bits != shape[0] * shape[1]:
         raise b.unsupported(f"its input '{name}' has {array.size} bytes, and {shape[0] * shape[1]} numbers are needed")
-    return b.large_constant(unpack(array, bits).reshape(shape)[:, :columns].astype(DTYPES[bits]))
+    dtype = DTYPES[bits]
+    return b.computed((shape[0], columns), dtype, lambda: unpack(array, bits).reshape(shape)[:, :columns].astype(dtype))
 
 
 def unpack(array: Array, bits: int) -> Array:

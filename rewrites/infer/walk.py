@@ -110,6 +110,7 @@ class Inference:
 
     def _expanded(self, b: Expansion, rule: Rule, scope: Scope) -> str | None:
         """Infers what a node stands for, which takes its place; while trying, or without `expand`, the node stays."""
+        b.types_only = not self.expand or self._trials > 0
         try:
             results = b.expand(rule, lambda made: self._ops(made, scope))
         except UnsupportedError:
@@ -120,7 +121,7 @@ class Inference:
             return None
         if isinstance(results, str):
             return results
-        if self.expand and not self._trials:
+        if not b.types_only:
             hand_over(b, results)
             return None
         for old, new in zip(b.op.formal_results(), results):

@@ -12,7 +12,7 @@ import pytest
 from numpy.testing import assert_allclose
 from onnx import ModelProto, helper, parser
 from sardonyx.dialects import onnx
-from sardonyx.rewrites.contrib import EXPANSIONS
+from sardonyx.rewrites.contrib import EXPANSIONS, packed_weights
 from sardonyx.runtime.errors import UnsupportedError
 
 import sardonyx as sx
@@ -73,11 +73,14 @@ def test_native(op: str) -> None:
     compare(case, program(**case.feeds()), by_onnxruntime(case.model(), case.feeds()))
 
 
+@pytest.mark.parametrize("case", [c for c in CASES if c.op == "MatMulNBits"], ids=str)
+def test_large_weights_stay_packed(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(packed_weights, "LARGE", 0)
+    graph = sx.lower(case.model(), to="graph")
+    compare(case, sx.run(graph, case.feeds()), by_onnxruntime(case.model(), case.feeds()))
+
+
 # What onnxruntime has no kernel for on the CPU
-
-
-def graph_of(case: Case) -> Array:
-    return sx.run(sx.lower(case.model(), to="graph"), case.feeds())["y"]
 
 
 def sigmoid(x: Array) -> Array:
