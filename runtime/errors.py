@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 
 class Error(Exception):
     """What sardonyx raises when something outside of it is wrong or beyond it."""
@@ -13,6 +15,16 @@ class ModelError(Error):
 
 class UnsupportedError(Error):
     """The model is right, and we lack something that it needs."""
+
+
+class OpenRankError(UnsupportedError):
+    """A rank that only the inputs of a call decide; `manifest` describes the program that asks them."""
+
+    def __init__(self, message: str, question: Any) -> None:
+        super().__init__(message)
+        self.question = question
+        self.manifest: Any = None
+        self.externals: list[str] = []
 
 
 class InputError(Error):

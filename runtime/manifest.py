@@ -63,6 +63,27 @@ class Host(TypedDict):
     """What the one who supplies the function needs to find it again (operator, attributes)."""
 
 
+class Question(TypedDict):
+    """What a call must tell before there is code for it, since a rank rests on it: the value of an expression.
+
+    `places` says for each symbol which input it comes from, and which axis' size (`axis`) or which element it is.  Of a
+    yes-or-no question, 0 is no; `assumptions` are then those of no and of yes.  Else there is one, with `{}` for the
+    value.
+    """
+
+    expression: str
+    places: dict[str, Place]
+    assumptions: list[str]
+
+
+class Place(TypedDict):
+    """Where a symbol's value is in the inputs."""
+
+    input: int
+    kind: str
+    at: int
+
+
 class Manifest(TypedDict):
     """A program. Keys of `checks` are site numbers as text; node ids are indices into `nodes`."""
 
@@ -74,6 +95,8 @@ class Manifest(TypedDict):
     nodes: list[str]
     hosts: list[Host]
     explain: Any
+    question: NotRequired[Question]
+    """Without code: each call first answers it, and goes to the program for that answer."""
 
 
 class ExpressionError(ValueError):
@@ -124,6 +147,13 @@ def shape_function(manifest: Manifest) -> Callable[[Sizes], list[Shape | None]]:
         else:
             texts.append("(" + "".join(f"{_translated(dim, places)}, " for dim in spec["dims"]) + ")")
     return _compiled(f"[{', '.join(texts)}]")
+
+
+def value_function(text: str, names: Sequence[str]) -> Callable[[Sizes], int]:
+    """The value of an expression over these symbols from their values, in that order. Raises ExpressionError."""
+    places = {name: at for at, name in enumerate(names)}
+    function = _compiled(f"[{_translated(text, places)}]")
+    return lambda values: cast("list[int]", function(values))[0]
 
 
 def _translated(dim: int | str, places: dict[str, int]) -> str:

@@ -7,12 +7,13 @@ import re
 import struct
 import threading
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
 from . import abi, elf
 from .abi import ENTRY_SYMBOL, PARALLEL_FOR_SYMBOL, ErrorCode, ErrorWord
+from .arguments import Arguments, count_text, quoted
 from .arrays import C_ORDER_ALIGNED, Array, Spec, address_of, as_input, as_objects, dtype_of
 from .context import Context
 from .errors import CompilerBug, InputError
@@ -24,7 +25,6 @@ from .threads import ThreadPool, pool_of
 
 _ENTRY = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p)
 _REMEMBERED_SHAPES = 256
-_SHOWN_NAMES = 20
 _EXPECTED_VERSIONS = (FORMAT, abi.VERSION)
 
 
@@ -38,7 +38,7 @@ class Plan:
         self.shapes = shapes
 
 
-class LoadedProgram:
+class LoadedProgram(Arguments):
     """Calls a program. Any number of threads may call it at the same time, each with a context of its own.
 
     `objects` are the kernels', the entry's and the pool's, in any order; `weights` the table that the entry indexes;
@@ -83,6 +83,9 @@ class LoadedProgram:
         self._free: list[Context] = []
         self._times = 0
 
+    def _default(self, index: int) -> Array:
+        return self._weights[index]
+
     def _link(self, objects: Sequence[bytes]) -> None:
         entries = [data for data in objects if _defines(data, ENTRY_SYMBOL)]
         libraries = [linker().link(data) for data in objects if not _defines(data, ENTRY_SYMBOL)]
@@ -110,13 +113,13 @@ class LoadedProgram:
             return results
         unknown = [name for name in names if name not in self.output_names]
         if unknown:
-            raise InputError(f"no output named {_quoted(unknown)}; the outputs are {_quoted(self.output_names)}")
+            raise InputError(f"no output named {quoted(unknown)}; the outputs are {quoted(self.output_names)}")
         return [results[self.output_names.index(name)] for name in names]
 
     def run_in_order(self, values: Sequence[object]) -> list[Any]:
         """All outputs, of all inputs in their order: the call with the least overhead."""
         if len(values) != len(self.specs):
-            raise InputError(f"{len(values)} arguments, the model has {_count(len(self.specs), 'input')}")
+            raise InputError(f"{len(values)} arguments, the model has {count_text(len(self.specs), 'input')}")
         return self._call(list(values))
 
     def run_into(self, outputs: Mapping[str, Array], feeds: Mapping[str, object]) -> None:
@@ -129,35 +132,6 @@ class LoadedProgram:
         Outputs that are not given get an array here where their shape is known, else a new one at each call.
         """
         return BoundCall(self, self._named(feeds), dict(outputs or {}))
-
-    def _in_order(self, args: tuple[object, ...], kwargs: dict[str, object]) -> list[object]:
-        if not args:
-            return self._named(kwargs)
-        if len(args) == 1 and isinstance(args[0], Mapping):
-            return self._named({**cast("Mapping[str, object]", args[0]), **kwargs})
-        if len(args) > len(self.specs):
-            raise InputError(f"{len(args)} arguments, the model has {_count(len(self.specs), 'input')}")
-        given = dict(zip(self.input_names, args))
-        twice = [name for name in kwargs if name in given]
-        if twice:
-            raise InputError(f"input {_quoted(twice)} is given twice, by position and by name")
-        return self._named({**given, **kwargs}) if kwargs or len(args) < len(self.specs) else list(args)
-
-    def _named(self, feeds: Mapping[str, object]) -> list[object]:
-        """The values in the order of the inputs."""
-        unknown = [name for name in feeds if name not in self.input_names]
-        if unknown:
-            raise InputError(f"no input named {_quoted(unknown)}; the inputs are {_quoted(self.input_names)}")
-        values: list[object] = []
-        for spec in self.specs:
-            if spec.name in feeds:
-                values.append(feeds[spec.name])
-            elif spec.default is not None:
-                values.append(self._weights[spec.default])
-            else:
-                missing = [s.name for s in self.specs if s.default is None and s.name not in feeds]
-                raise InputError(f"input {_quoted(missing)} is missing; the inputs are {_quoted(self.input_names)}")
-        return values
 
     def _call(self, values: list[object]) -> list[Any]:
         if self._has_objects:
@@ -364,7 +338,7 @@ class BoundCall:
             raise InputError("a model with strings or sequences cannot be bound")
         unknown = [name for name in outputs if name not in program.output_names]
         if unknown:
-            raise InputError(f"no output named {_quoted(unknown)}; the outputs are {_quoted(program.output_names)}")
+            raise InputError(f"no output named {quoted(unknown)}; the outputs are {quoted(program.output_names)}")
         arrays = [as_input(value, spec) for value, spec in zip(values, program.specs)]
         plan = program._plan(tuple(array.shape for array in arrays))  # pyright: ignore[reportPrivateUsage]
         made = program._empty(plan)  # pyright: ignore[reportPrivateUsage]
@@ -427,14 +401,3 @@ def fill_in(message: str, values: Sequence[int]) -> str:
     if values and not _PLACE.search(message):
         text += f" ({', '.join(map(str, values))})"
     return text
-
-
-def _quoted(names: Sequence[str]) -> str:
-    if not names:
-        return "none"
-    more = f" and {len(names) - _SHOWN_NAMES} more" if len(names) > _SHOWN_NAMES else ""
-    return ", ".join(f"'{name}'" for name in names[:_SHOWN_NAMES]) + more
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 from weakref import WeakKeyDictionary
 
 import numpy as np
-from xdsl.dialects.builtin import DenseIntOrFPElementsAttr, ModuleOp, StringAttr, TensorType
+from xdsl.dialects.builtin import DenseIntOrFPElementsAttr, ModuleOp, StringAttr, TensorType, UnrankedTensorType
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Attribute, Operation, SSAValue
 
@@ -39,7 +39,7 @@ from .rewrites.infer import infer_shapes as infer_module
 from .rewrites.upgrade import upgrade_opset
 from .runtime import abi
 from .runtime.cache import Cache, Weight
-from .runtime.errors import CompilerBug, InputError, UnsupportedError
+from .runtime.errors import CompilerBug, InputError, OpenRankError, UnsupportedError
 from .runtime.host import default_threads, detect
 from .runtime.hosting import HostFunction
 from .runtime.manifest import FORMAT, Manifest, TensorSpec
@@ -98,9 +98,14 @@ def compile_fresh(
     state = State(module, weights, target or host_target(), options, patterns, operators, compute=compute)
     state.tuned = tuned_schedules(state.target) if options.tuned and store is not None else {}
     seconds: dict[str, float] = {"import": time.perf_counter() - began}
-    for done in run_steps(state, to="kernels"):
-        report(done.step, 0, 1)
-        seconds[done.step] = done.seconds
+    try:
+        for done in run_steps(state, to="kernels"):
+            report(done.step, 0, 1)
+            seconds[done.step] = done.seconds
+    except OpenRankError as error:
+        error.manifest = open_manifest(state, error, overridable)
+        error.externals = external_files(state)
+        raise
     built = build(state, seconds, report, store)
     built.manifest["explain"]["overridable"] = overridable
     return built, seconds
@@ -322,8 +327,42 @@ def steps_of(module: ModuleOp, entry: Entry) -> dict[str, Any]:
     return {"steps": steps} if steps else {}
 
 
+def open_manifest(state: State, error: OpenRankError, overridable: list[str]) -> Manifest:
+    """The description of a program without code, whose ranks the inputs of a call decide."""
+    main = main_of(state.module)
+    ret = main.body.block.last_op
+    assert isinstance(ret, ReturnOp)
+    outputs = [spec_of(v, name) for v, name in zip(ret.operands, output_names(main), strict=True)]
+    explained: dict[str, Any] = {
+        "kernels": [], "functions": {}, "refused": [], "hosted": [], "guards": [], "overridable": overridable,
+    }  # fmt: skip
+    return {
+        "format": FORMAT,
+        "abi": abi.VERSION,
+        "inputs": [spec_of(a, f"input_{i}") for i, a in enumerate(main.body.block.args)],
+        "outputs": [{**spec, "name": name} for spec, name in zip(outputs, output_names(main))],
+        "checks": {},
+        "nodes": [],
+        "hosts": [],
+        "explain": {**explained, "open_rank": str(error)},
+        "question": error.question,
+    }
+
+
+def external_files(state: State) -> list[str]:
+    """The files beside the model that its weights are in."""
+    folder = state.weights.folder
+    values = [op.value for op in main_of(state.module).walk() if isinstance(op, onnx.InitializerOp)]
+    places = [state.weights.file_of(v) for v in values if isinstance(v, onnx.WeightAttr)]
+    files = {place[0] for place in places if place is not None}
+    return sorted(str(f) for f in files if folder is not None and f.parent != folder)
+
+
 def spec_of(value: SSAValue, fallback: str) -> TensorSpec:
     """A value as the manifest has it."""
+    if isinstance(value.type, UnrankedTensorType):
+        dtype = onnx.numpy_dtype(value.type.element_type).name
+        return {"name": onnx.value_name(value) or fallback, "dtype": dtype, "dims": ["..."]}
     described = host_value(value.type)
     return {
         "name": onnx.value_name(value) or fallback,

@@ -36,6 +36,8 @@ class Options:
     """Whether choices that the tuner found on this machine are taken."""
     timed: bool = False
     """Whether the entry can note the time of each call of a kernel, for `sardonyx profile`."""
+    answers: tuple[str, ...] = ()
+    """What the inputs of a call answered where a rank rests on them: facts like those of `assume`."""
     overridden: tuple[str, ...] = ()
     """Initializers that the file lists as inputs and that the caller gives values for: these are inputs."""
 

@@ -6,15 +6,16 @@ The runner yields after each step, so that printing, timing and dumping are a ca
 from __future__ import annotations
 
 import gc
+import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import gettempdir
 
-from xdsl.dialects.builtin import ArrayAttr, ModuleOp, StringAttr, TensorType
+from xdsl.dialects.builtin import ModuleOp, StringAttr, TensorType
 from xdsl.dialects.func import FuncOp
-from xdsl.ir import Operation
+from xdsl.ir import Block, Operation
 
 from .build import (
     constant_operands,
@@ -38,12 +39,14 @@ from .lowering.choices import Schedule
 from .lowering.schedule import ScratchNeed, schedule
 from .lowering.tensor import attach_bodies, lower_to_tensor
 from .options import Options
+from .questions import question_of
 from .rewrites.compute_sizes import compute_sizes
 from .rewrites.contrib import EXPANSIONS
 from .rewrites.driver import ORIGIN, Pattern, apply_patterns, origins_of
 from .rewrites.group import assumed_symbols
 from .rewrites.infer import infer_shapes
-from .rewrites.infer.walk import RANK_FROM_DATA
+from .rewrites.infer.materialize import told_by
+from .rewrites.infer.walk import RANK_FROM_DATA, set_type
 from .rewrites.outline import outline
 from .rewrites.simplify import simplify
 from .rewrites.simplify.fold import Compute
@@ -51,7 +54,7 @@ from .rewrites.simplify.half import widen_half
 from .rewrites.simplify.redundancy import eliminate_dead_code
 from .rewrites.trees import LowerTrees
 from .rewrites.upgrade import upgrade_opset
-from .runtime.errors import CompilerBug, Error, InputError, UnsupportedError
+from .runtime.errors import CompilerBug, Error, InputError, OpenRankError, UnsupportedError
 from .schedules import apply_schedules, tuned_key
 from .semantics.custom import CustomOperator, Operators, evaluator_of, meant_operators
 from .semantics.facts import Contradiction, Facts
@@ -106,7 +109,8 @@ def _assume(state: State) -> None:
     ranges += [f"{name} <= {high}" for name, _, high in state.options.dims]
     block = main_of(state.module).body.block
     given = [part.strip() for text in state.options.assume for part in text.split(" and ")]
-    for condition in reversed((*given, *ranges)):
+    answers = [answer for answer in state.options.answers if not _fix_size(block, answer)]
+    for condition in reversed((*given, *ranges, *answers)):
         op = dims.AssumeOp(condition, ASSUMED)
         if block.first_op is not None:
             block.insert_op_before(op, block.first_op)
@@ -114,6 +118,25 @@ def _assume(state: State) -> None:
             state.facts.assume(condition)
         except (DimError, Contradiction) as e:
             raise InputError(f"assume={condition!r}: {e}") from e
+
+
+def _fix_size(block: Block, condition: str) -> bool:
+    """An answer that gives a symbol of the inputs a number makes it that in their types, which calls must fit."""
+    match = _FIXED.fullmatch(condition.strip())
+    if match is None:
+        return False
+    name, size = match["name"], int(match["size"])
+    found = [
+        a for a in block.args if isinstance(a.type, TensorType) and any(name in d.symbols for d in dims.dims_of(a))
+    ]
+    for argument in found:
+        assert isinstance(argument.type, TensorType)
+        sizes = [d.subs({name: size}) for d in dims.dims_of(argument)]
+        set_type(argument, dims.tensor_type(argument.type.element_type, sizes))
+    return bool(found)
+
+
+_FIXED = re.compile(r"(?P<name>[A-Za-z_]\w*) *== *(?P<size>\d+)")
 
 
 def _check_operators(state: State) -> None:
@@ -139,17 +162,20 @@ def _infer(state: State) -> None:
 
 
 def refuse_unknown_ranks(module: ModuleOp) -> None:
-    """Raises UnsupportedError naming the nodes that give a rank which only data or sizes decide, and what tells it."""
+    """Raises UnsupportedError naming the nodes that give a rank which only data or sizes decide, and what tells it.
+
+    Where the inputs of a call tell it, the error is an OpenRankError with the question to ask them.
+    """
     found: list[str] = []
     for op in main_of(module).walk():
-        conditions = op.attributes.get(RANK_FROM_DATA)
-        if conditions is None or isinstance(op, FuncOp):
+        if RANK_FROM_DATA not in op.attributes or isinstance(op, FuncOp):
             continue
-        listed = conditions.data if isinstance(conditions, ArrayAttr) else ()
-        tell = " and ".join(repr(c.data) for c in listed if isinstance(c, StringAttr))
+        tell = " and ".join(repr(text if "=" in text else f"{text} == 2") for text in told_by(op))
         found.append(f"\n  --> {onnx.describe(op)}" + (f": assume {tell}, or the contrary" if tell else ""))
     if found:
-        raise UnsupportedError(f"the rank of a result is known at run time only{''.join(found)}")
+        message = f"the rank of a result is known at run time only{''.join(found)}"
+        question = question_of(main_of(module))
+        raise UnsupportedError(message) if question is None else OpenRankError(message, question)
 
 
 def check_assumptions(state: State) -> None:

@@ -13,10 +13,11 @@ from .options import Options, program_key
 from .precision import check_precision
 from .runtime.arrays import dtype_of
 from .runtime.cache import open_cache
-from .runtime.errors import InputError
+from .runtime.errors import CompilerBug, InputError, ModelError, OpenRankError
 from .runtime.host import default_threads, detect
 from .runtime.hosting import HostFunction
-from .runtime.manifest import OBJECT_TYPES, Host, TensorSpec
+from .runtime.manifest import OBJECT_TYPES, Host, Manifest, TensorSpec
+from .runtime.open_ranks import OpenRanks
 from .runtime.program import LoadedProgram
 
 if TYPE_CHECKING:
@@ -73,7 +74,7 @@ class Origin:
 class Program:
     """A compiled model. Call it with arrays by position, by name, or as one mapping; it gives a dict of arrays."""
 
-    loaded: LoadedProgram
+    loaded: LoadedProgram | OpenRanks
     seconds: dict[str, float] = field(default_factory=dict[str, float])
     """What each step of the compilation took; empty where the program came from the cache."""
     origin: Origin | None = None
@@ -254,6 +255,8 @@ def compile_with(
     count = threads or default_threads()
     if store is not None:
         stored = store.load_program(source, key)
+        if stored is not None and "question" in stored.manifest:
+            return open_program(stored.manifest, origin, count, cache)
         if stored is not None:
             functions = [host_function(host) for host in stored.manifest["hosts"]]
             loaded = LoadedProgram(stored.manifest, stored.objects, stored.weights, functions, threads=count)
@@ -261,15 +264,45 @@ def compile_with(
     from .compiler import compile_fresh
     from .ops import operator_table
 
-    built, seconds = compile_fresh(
-        model, options, origin.patterns, target, report, open_cache() if cache else None, operator_table(origin.ops)
-    )
+    objects = open_cache() if cache else None
+    try:
+        built, seconds = compile_fresh(
+            model, options, origin.patterns, target, report, objects, operator_table(origin.ops)
+        )
+    except OpenRankError as error:
+        if store is not None:
+            store.store_program(source, key, error.manifest, [], [], error.externals)
+        return open_program(error.manifest, origin, count, cache)
     loaded = LoadedProgram(
         built.manifest, built.objects, [w.array for w in built.weights], built.host_functions, threads=count
     )
     if store is not None and built.storable:
         store.store_program(source, key, built.manifest, built.objects, built.weights, built.externals)
     return Program(loaded, seconds, origin)
+
+
+def open_program(manifest: Manifest, origin: Origin, threads: int, cache: bool) -> Program:
+    """A program whose ranks the inputs of a call decide; the first call with an answer compiles the code for it."""
+
+    def variant(assumption: str) -> LoadedProgram | OpenRanks:
+        options = replace(origin.options, answers=(*origin.options.answers, assumption))
+        try:
+            found = compile_with(
+                origin.model,
+                options,
+                threads=threads,
+                cache=cache,
+                patterns=origin.patterns,
+                ops=origin.ops,
+                target=origin.target,
+            ).loaded
+        except ModelError as error:
+            raise InputError(f"inputs for which {assumption}: {error}") from error
+        if found.manifest.get("question") == manifest.get("question"):
+            raise CompilerBug(f"bug: {assumption} is no answer: {manifest['explain']['open_rank']}")
+        return found
+
+    return Program(OpenRanks(manifest, variant, threads), origin=origin)
 
 
 def model_source(model: Model) -> Path | bytes:

@@ -6,19 +6,19 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
-from xdsl.dialects.builtin import TensorType, i64
+from xdsl.dialects.builtin import ArrayAttr, StringAttr, TensorType, i64
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
 from ...dialects import dims, onnx
-from ...dialects.dims import Dim
+from ...dialects.dims import Dim, parse_dim
 from ...dialects.dims.expression import ZERO
 from ...dialects.onnx.types import numpy_dtype
 from ...semantics.facts import Condition
 from ...semantics.shapes import Guard, Names
 from ...semantics.shapes.elements import as_integers, is_integer
 from .regions import visible, yields
-from .walk import Demands, ranked_dims
+from .walk import RANK_FROM_DATA, Demands, ranked_dims
 
 if TYPE_CHECKING:
     from .walk import Inference
@@ -215,14 +215,26 @@ def _symbols_in_use(ops: Iterable[Operation], inference: Inference) -> list[str]
                 found += [d for arg in block.args for d in ranked_dims(arg.type)]
         if isinstance(op, dims.TensorOp):
             found += op.exprs.data
-        for guard in inference.demands.get(op, Demands()).guards:
-            condition = Condition.parse(guard.condition)
-            found += [condition.left, condition.right]
+        conditions = [guard.condition for guard in inference.demands.get(op, Demands()).guards]
+        if isinstance(op, dims.AssumeOp):
+            conditions.append(op.condition.data)
+        for text in (*conditions, *told_by(op)):
+            if any(sign in text for sign in "=<>"):
+                condition = Condition.parse(text)
+                found += [condition.left, condition.right]
+            else:
+                found.append(parse_dim(text))
         for dim in found:
             for name in sorted(dim.symbols):
                 if name in inference.names.bound_owners:
                     used.setdefault(name)
     return list(used)
+
+
+def told_by(op: Operation) -> list[str]:
+    """The conditions and expressions that tell the rank of an op's result."""
+    listed = op.attributes.get(RANK_FROM_DATA)
+    return [text.data for text in listed if isinstance(text, StringAttr)] if isinstance(listed, ArrayAttr) else []
 
 
 def _bind(names: Names, used: Iterable[str]) -> None:
@@ -266,4 +278,4 @@ def _home(value: SSAValue) -> Block | None:
     return owner if isinstance(owner, Block) else owner.parent
 
 
-__all__ = ["is_data", "known_tensor", "materialize"]
+__all__ = ["is_data", "known_tensor", "materialize", "told_by"]

@@ -133,7 +133,7 @@ class Context:
         self.guards: list[Guard] = []
         self.binds: list[str] = []  # sizes that only the operation's own execution knows
         self.decisions: list[Truth] = []  # what would tell which branch runs, where the branches give other ranks
-        self.rank_conditions: list[str] = []  # what on sizes would tell a result's rank
+        self.rank_conditions: list[str] = []  # what on sizes would tell a result's rank: conditions, and expressions
         self.shape_operands: dict[int, tuple[Dim, ...]] = {}  # integer operands whose values the result dims rest on
 
     # --- operands -------------------------------------------------------------------------------------------------
@@ -228,6 +228,16 @@ class Context:
 
     def tensor(self, element: Attribute, dims: Iterable[Dim | int]) -> Attribute:
         return dims_dialect.tensor_type(element, [as_dim(d) for d in dims])
+
+    def open_rank(self, index: int, told_by: int | None = None) -> Attribute:
+        """A tensor of an operand's element type whose rank is not known; the length of a vector operand may tell it."""
+        self.rank_by_length(told_by)
+        return UnrankedTensorType(self.element(index))
+
+    def rank_by_length(self, index: int | None) -> None:
+        """Notes that the length of a vector operand tells a result's rank."""
+        if index is not None and self.has(index) and len(dims := self.dims(index)) == 1 and not dims[0].is_const:
+            self.rank_conditions.append(str(dims[0]))
 
     def like(self, index: int, dims: Iterable[Dim | int] | None = None) -> Attribute:
         """A tensor with an operand's element type, and its dims unless others are given."""

@@ -84,6 +84,7 @@ def sized_by(c: Context, index: int, element: Attribute) -> Attribute:
     if shape is None:
         length = static_shape(c.need(index))
         if length is None or len(length) != 1:
+            c.rank_by_length(index)
             return UnrankedTensorType(element)
         return c.tensor(element, [c.fresh(0, a) for a in range(length[0])])
     for d in shape:

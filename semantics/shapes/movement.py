@@ -34,7 +34,7 @@ def _reshape_unknown(c: Context) -> Attribute:
     """The shape operand's length is known more often than its elements."""
     length = static_shape(c.need(1))
     if length is None or len(length) != 1:
-        return UnrankedTensorType(c.element(0))
+        return c.open_rank(0, 1)
     return c.like(0, [c.fresh(0, axis) for axis in range(length[0])])
 
 
@@ -198,7 +198,7 @@ def _of_rank(c: Context, rank: Callable[[int], int]) -> Attribute:
     """The type where the axes in operand 1 are data, but perhaps not how many they are."""
     count = static_shape(c.need(1))
     if count is None:
-        return UnrankedTensorType(c.element(0))
+        return c.open_rank(0, 1)
     return c.like(0, [c.fresh(0, a) for a in range(rank(count[0] if count else 1))])
 
 
@@ -388,10 +388,18 @@ def center_crop_pad(c: Context) -> Types:
 def expand(c: Context) -> Types:
     shape = c.ints(1)
     if shape is None:
-        return [UnrankedTensorType(c.element(0))]
+        return [_expand_unknown(c)]
     for d in shape:
         c.at_most(0, d, "a size in the shape of Expand")
     return [c.like(0, c.broadcast(c.dims(0), shape))]
+
+
+def _expand_unknown(c: Context) -> Attribute:
+    """The shape operand's length is known more often than its elements."""
+    length = static_shape(c.need(1))
+    if length is None or len(length) != 1:
+        return c.open_rank(0, 1)
+    return c.like(0, [c.fresh(0, axis) for axis in range(max(length[0], c.rank(0)))])
 
 
 def tile(c: Context) -> Types:
@@ -434,7 +442,8 @@ def gather_nd(c: Context) -> Types:
     if not indices or batch >= min(len(x), len(indices)):
         raise ShapeError(f"GatherND of ranks {len(x)} and {len(indices)} with {batch} batch dims")
     if not indices[-1].is_const:
-        return [UnrankedTensorType(c.element(0))]
+        c.rank_conditions.append(str(indices[-1]))
+        return [c.open_rank(0)]
     depth = indices[-1].value
     if batch + depth > len(x):
         raise ShapeError(f"indices of {depth} entries for rank {len(x)} with {batch} batch dims")

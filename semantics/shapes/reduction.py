@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from xdsl.dialects.builtin import UnrankedTensorType, i64
+from xdsl.dialects.builtin import i64
 
 from ...dialects import onnx
 from ...dialects.dims.expression import ONE
@@ -29,7 +29,7 @@ def reduce(c: Context) -> Types:
         if keep:
             return [c.like(0, [c.fresh(0, a) for a in range(len(x))])]
         if count is None or len(count) != 1 or not count[0]:
-            return [UnrankedTensorType(c.element(0))]
+            return [c.open_rank(0, 1)]
         return [c.like(0, [c.fresh(0, a) for a in range(len(x) - count[0])])]
     if not axes:
         if c.attr("noop_with_empty_axes"):

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from fractions import Fraction
 
 import numpy as np
-from xdsl.dialects.builtin import UnrankedTensorType, i32, i64
+from xdsl.dialects.builtin import i32, i64
 
 from ...dialects import onnx
 from ...dialects.dims.expression import ONE, Dim, as_dim, dim_min
@@ -172,7 +172,7 @@ def col2im(c: Context) -> Types:
     x = c.dims_of_rank(0, 3)
     image, block = c.ints(1), c.ints(2)
     if image is None or block is None:
-        return [UnrankedTensorType(c.element(0))]
+        return [c.open_rank(0, 1)]
     area = c.count(block)
     c.divides(area, x[1], "the block divides the columns' rows")
     return [c.like(0, [x[0], x[1] // area, *image])]
@@ -188,7 +188,7 @@ def affine_grid(c: Context) -> Types:
     size = c.ints(1)
     theta = c.dims_of_rank(0, 3)
     if size is None and not theta[1].is_const:
-        return [UnrankedTensorType(c.element(0))]
+        return [c.open_rank(0, 1)]
     if size is None:  # theta is [N, 2, 3] for images, [N, 3, 4] for volumes
         axes = theta[1].value
         return [c.like(0, [theta[0], *(c.fresh(0, a + 1) for a in range(axes)), axes])]

@@ -1,0 +1,112 @@
+"""A program whose ranks the inputs decide: each call answers its question, and goes to the code for that answer."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol, cast
+
+import numpy as np
+
+from .arguments import Arguments
+from .arrays import Array, Spec, as_input
+from .errors import InputError
+from .manifest import Manifest, Place, value_function
+
+
+class Callee(Protocol):
+    """What code for one answer can do: a loaded program, or a program with a further question."""
+
+    input_names: list[str]
+
+    @property
+    def manifest(self) -> Manifest: ...
+    def run(self, names: Sequence[str] | None, feeds: Mapping[str, object]) -> list[Any]: ...
+    def run_in_order(self, values: Sequence[object]) -> list[Any]: ...
+    def bind(self, feeds: Mapping[str, object], outputs: Mapping[str, Array] | None = None) -> Callable[[], Any]: ...
+
+
+class OpenRanks(Arguments):
+    """Is called as a loaded program is. `variant` gives the program under an assumption; it may have to be compiled."""
+
+    def __init__(self, manifest: Manifest, variant: Callable[[str], Callee], threads: int) -> None:
+        question = manifest.get("question")
+        assert question is not None
+        self._manifest = manifest
+        self._variant = variant
+        self.threads = threads
+        self.specs = [Spec(spec) for spec in manifest["inputs"]]
+        self.input_names = [spec.name for spec in self.specs]
+        self.output_names = [spec["name"] for spec in manifest["outputs"]]
+        self._assumptions = question["assumptions"]
+        self._places = list(question["places"].values())
+        self._value = value_function(question["expression"], list(question["places"]))
+        self._variants: dict[int, Callee] = {}
+        self._lock = threading.Lock()
+
+    @property
+    def manifest(self) -> Manifest:
+        """The question's, with what the programs for the answers so far say of themselves."""
+        explain: dict[str, Any] = dict(self._manifest["explain"])
+        explain["variants"] = {self._assumption(v): c.manifest["explain"] for v, c in self._variants.items()}
+        for each in explain["variants"].values():
+            for key in ("kernels", "hosted", "refused", "guards"):
+                explain[key] = [*explain.get(key, []), *each[key]]
+            explain["functions"] = {**explain["functions"], **each["functions"]}
+        return cast("Manifest", {**self._manifest, "explain": explain})
+
+    def __call__(self, *args: object, **kwargs: object) -> dict[str, Any]:
+        """Runs the program for the answer that these inputs give. Raises InputError for inputs that do not fit."""
+        return dict(zip(self.output_names, self.run_in_order(self._in_order(args, kwargs))))
+
+    def run(self, names: Sequence[str] | None, feeds: Mapping[str, object]) -> list[Any]:
+        """The outputs named, or all of them (None), as a list."""
+        return self._callee(self._named(feeds)).run(names, feeds)
+
+    def run_in_order(self, values: Sequence[object]) -> list[Any]:
+        """All outputs, of all inputs in their order."""
+        return self._callee(values).run_in_order(values)
+
+    def run_into(self, outputs: Mapping[str, Array], feeds: Mapping[str, object]) -> None:
+        """Runs the program and writes the named outputs into these arrays."""
+        self.bind(feeds, outputs)()
+
+    def bind(self, feeds: Mapping[str, object], outputs: Mapping[str, Array] | None = None) -> Callable[[], Any]:
+        """A call of the program for these inputs' answer, with its arrays fixed."""
+        return self._callee(self._named(feeds)).bind(feeds, outputs)
+
+    def _default(self, index: int) -> Array:
+        raise InputError(f"input '{self.input_names[index]}' is missing")
+
+    def _callee(self, values: Sequence[object]) -> Callee:
+        """The program for the answer that these inputs give; the first time it is compiled, or found in the cache."""
+        value = self._value([self._known(values, place) for place in self._places])
+        if len(self._assumptions) == 2:
+            value = int(value != 0)
+        found = self._variants.get(value)
+        if found is None:
+            with self._lock:
+                found = self._variants.get(value)
+                if found is None:
+                    found = self._variants[value] = self._variant(self._assumption(value))
+        return found
+
+    def _assumption(self, value: int) -> str:
+        return self._assumptions[value] if len(self._assumptions) == 2 else self._assumptions[0].format(value)
+
+    def _known(self, values: Sequence[object], place: Place) -> int:
+        """The value of a symbol."""
+        index, at = place["input"], place["at"]
+        if index >= len(values):
+            raise InputError(f"input '{self.input_names[index]}' is missing")
+        value = values[index]
+        array = value if isinstance(value, np.ndarray) else as_input(value, self.specs[index])
+        if place["kind"] == "axis":
+            if at >= array.ndim:
+                raise InputError(
+                    f"input '{self.input_names[index]}' has rank {array.ndim}, expected {self.specs[index].rank}"
+                )
+            return array.shape[at]
+        if at >= array.size:
+            raise InputError(f"input '{self.input_names[index]}' has {array.size} elements, and no element {at}")
+        return int(array.reshape(-1)[at])

@@ -1,0 +1,70 @@
+"""What the inputs of a call must tell where a rank rests on them: found in an inferred module, asked by the runtime."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from xdsl.dialects.func import FuncOp
+from xdsl.ir import BlockArgument
+
+from .codegen.entry_values import tensor_dims
+from .dialects import dims
+from .dialects.dims import Dim, parse_dim
+from .dialects.dims.expression import DimError, dim_max, dim_min
+from .rewrites.infer.materialize import told_by
+from .runtime.manifest import Place, Question
+from .semantics.conditions import Condition, difference_condition
+
+
+def question_of(main: FuncOp) -> Question | None:
+    """The first question that inputs can answer; None where there is none."""
+    places = input_places(main)
+    for op in main.walk():
+        for text in told_by(op):
+            if (found := _question(text, places)) is not None:
+                return found
+    return None
+
+
+def input_places(main: FuncOp) -> dict[str, Place]:
+    """Where each symbol that an input alone gives its value stands: as an axis' size, or as an element."""
+    places: dict[str, Place] = {}
+    for index, argument in enumerate(main.body.block.args):
+        for axis, d in enumerate(tensor_dims(argument.type)):
+            if d.symbols == frozenset((str(d),)):
+                places.setdefault(str(d), {"input": index, "kind": "axis", "at": axis})
+    for op in main.body.block.ops:
+        if isinstance(op, dims.BindOp) and isinstance(op.source, BlockArgument):
+            for at, symbol in enumerate(op.symbols):
+                places.setdefault(symbol.data, {"input": op.source.index, "kind": "element", "at": at})
+    return places
+
+
+def _question(text: str, places: dict[str, Place]) -> Question | None:
+    try:
+        told = _told_by(text)
+    except DimError:
+        return None
+    expression, assumptions = told
+    if not expression.symbols <= places.keys():
+        return None
+    return {
+        "expression": str(expression),
+        "places": {name: places[name] for name in sorted(expression.symbols)},
+        "assumptions": list(assumptions),
+    }
+
+
+def _told_by(text: str) -> tuple[Dim, Iterable[str]]:
+    """The expression to ask for, and the assumptions that its value means."""
+    if not any(sign in text for sign in "=<>"):
+        return parse_dim(text), [f"{text} == {{}}"]
+    condition = Condition.parse(text)
+    gap = condition.right - condition.left
+    if condition.op == "<=":  # 1 where it holds, else 0
+        return dim_min(dim_max(gap + 1, 0), 1), [f"{condition.right + 1} <= {condition.left}", str(condition)]
+    holds = 1 - dim_min(dim_max(gap, -gap), 1)
+    return holds, [difference_condition(condition.left, condition.right), str(condition)]
+
+
+__all__ = ["question_of"]

@@ -1,0 +1,127 @@
+"""Models of which a rank rests on the inputs of a call: one program for each answer, made when it is first met."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx.parser
+import pytest
+from onnx import ModelProto
+
+import sardonyx as sx
+
+
+def model(inputs: str, nodes: str, initializers: str = "") -> ModelProto:
+    made = onnx.parser.parse_model(
+        f'<ir_version: 9, opset_import: ["" : 20]> g ({inputs}) => (float[n] y) {initializers} {{ {nodes} }}'
+    )
+    made.graph.output[0].type.tensor_type.ClearField("shape")
+    return made
+
+
+def ramp(*shape: int) -> np.ndarray[Any, Any]:
+    return np.arange(np.prod(shape), dtype=np.float32).reshape(shape)
+
+
+def test_squeeze_without_axes_has_a_program_for_each_rank() -> None:
+    program = sx.compile(model("float[A, 1, B] x", "r = Neg(x) y = Squeeze(r)"), cache=False)
+    assert program.outputs[0].shape == ("...",) and program.explain().to_dict()["hosted"] == []
+    for a, b in ((2, 3), (1, 3), (2, 1), (1, 1), (0, 4), (1, 0), (5, 2)):
+        x = ramp(a, 1, b)
+        got = program(x=x)["y"]
+        assert got.shape == np.squeeze(x).shape and np.array_equal(got, -np.squeeze(x))
+        assert np.array_equal(program.run(["y"], {"x": x})[0], got)
+    report = program.explain()
+    assert sorted(report.to_dict()["variants"]) == ["1 <= max(A - (1), 1 - (A))", "A == 1"]
+    assert report.to_dict()["hosted"] == [] and "kernel calls" in str(report)
+
+
+def test_rules_follow_a_rank_that_a_condition_tells() -> None:
+    """What follows is compiled for the rank, too: a product of a matrix or of a vector."""
+    program = sx.compile(model("float[A, 3] x, float[3, N] w", "s = Squeeze(x) y = MatMul(s, w)"), cache=False)
+    for a in (1, 2, 4):
+        x, w = ramp(a, 3), ramp(3, 5)
+        assert np.allclose(program(x, w)["y"], np.squeeze(x) @ w)
+
+
+def test_gather_nd_by_indices_of_unknown_depth() -> None:
+    program = sx.compile(model("float[A, B] x, int64[N, K] i", "y = GatherND(x, i)"), cache=False)
+    x = ramp(3, 4)
+    assert np.array_equal(program(x, np.array([[2], [0]]))["y"], x[[2, 0]])
+    assert np.array_equal(program(x, np.array([[2, 1], [0, 3]]))["y"], x[[2, 0], [1, 3]])
+    with pytest.raises(sx.InputError, match="K == 3"):
+        program(x, np.array([[2, 1, 0]]))
+
+
+def test_reshape_to_a_shape_of_any_length() -> None:
+    program = sx.compile(model("float[A, B] x, int64[R] s", "y = Reshape(x, s)"), cache=False)
+    x = ramp(4, 6)
+    for shape in ((24,), (2, 3, 4), (-1, 8), (1, 1, 24, 1)):
+        assert np.array_equal(program(x, np.array(shape))["y"], x.reshape(shape))
+    assert program(ramp(1, 1), np.array([], np.int64))["y"].shape == ()
+
+
+def test_expand_and_constant_of_shape_of_any_length() -> None:
+    nodes = "z = ConstantOfShape(s) e = Expand(x, s) y = Add(z, e)"
+    program = sx.compile(model("float[B] x, int64[R] s", nodes), cache=False)
+    for shape in ((3,), (2, 3), (2, 1, 3)):
+        assert np.array_equal(program(ramp(3), np.array(shape))["y"], np.broadcast_to(ramp(3), shape))
+
+
+def test_an_element_of_an_input_tells_a_rank() -> None:
+    nodes = """c = Equal(k, one) s = Squeeze(c)
+        y = If<then_branch = t () => (float[p] a) { a = Reshape(x, m) },
+               else_branch = e () => (float[p, q] b) { b = Neg(x) }>(s)"""
+    program = sx.compile(
+        model("float[A, B] x, int64[1] k", nodes, "<int64[1] one = {1}, int64[1] m = {-1}>"), cache=False
+    )
+    x = ramp(2, 3)
+    assert np.array_equal(program(x, np.array([1]))["y"], x.ravel())
+    assert np.array_equal(program(x, np.array([7]))["y"], -x)
+
+
+def test_two_questions_one_after_the_other() -> None:
+    program = sx.compile(model("float[A] x, float[B] w", "s = Squeeze(x) t = Squeeze(w) y = Add(s, t)"), cache=False)
+    for a, b in ((1, 1), (1, 3), (3, 1), (3, 3)):
+        assert np.array_equal(program(ramp(a), ramp(b))["y"], np.squeeze(ramp(a)) + np.squeeze(ramp(b)))
+
+
+def test_missing_and_wrong_inputs_are_the_callers_error() -> None:
+    program = sx.compile(model("float[A, 1] x", "y = Squeeze(x)"), cache=False)
+    with pytest.raises(sx.InputError, match="'x' is missing"):
+        program()
+    with pytest.raises(sx.InputError, match="axes"):
+        program(np.float32(3))
+    with pytest.raises(sx.InputError, match="no input named"):
+        program(z=ramp(2, 1))
+
+
+def test_a_call_bound_to_its_arrays() -> None:
+    program = sx.compile(model("float[A, 1] x", "y = Squeeze(x)"), cache=False)
+    x = ramp(3, 1)
+    assert np.array_equal(program.bind({"x": x})()["y"], x[:, 0])
+    out = np.empty(3, np.float32)
+    program.run_into({"y": out}, {"x": x})
+    assert np.array_equal(out, x[:, 0])
+
+
+def test_questions_and_answers_are_in_the_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SARDONYX_CACHE", str(tmp_path))
+    file = tmp_path / "model.onnx"
+    onnx.save(model("float[A, 1] x", "y = Squeeze(x)"), file)
+    assert np.array_equal(sx.compile(file)(ramp(3, 1))["y"], ramp(3))
+
+    def no_compiler(*_: object, **__: object) -> None:
+        raise AssertionError("compiled")
+
+    monkeypatch.setattr("sardonyx.compiler.compile_fresh", no_compiler)
+    again = sx.compile(file)
+    assert again.seconds == {} and np.array_equal(again(ramp(3, 1))["y"], ramp(3))
+
+
+def test_lower_names_what_to_assume() -> None:
+    made = model("float[A, 1] x", "y = Squeeze(x)")
+    with pytest.raises(sx.UnsupportedError, match="assume 'A == 1', or the contrary"):
+        sx.lower(made, to="kernels")
