@@ -79,3 +79,12 @@ def difference_pair(text: str) -> tuple[Dim, Dim] | None:
     """The two expressions of a condition that `difference_condition` made; None for other conditions."""
     match = _DIFFERENCE.fullmatch(text)
     return None if match is None else (as_dim(match["a"]), as_dim(match["b"]))
+
+
+def condition_symbols(text: str) -> frozenset[str]:
+    """The symbols in a condition; for those of two sizes without building the expression that states them."""
+    pair = broadcast_pair(text) or difference_pair(text)
+    if pair is None:
+        condition = Condition.parse(text)
+        pair = condition.left, condition.right
+    return pair[0].symbols | pair[1].symbols

@@ -11,10 +11,10 @@ from xdsl.dialects.func import FuncOp
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
 from ...dialects import dims, onnx
-from ...dialects.dims import Dim, parse_dim
+from ...dialects.dims import Dim, as_dim
 from ...dialects.dims.expression import ZERO
 from ...dialects.onnx.types import numpy_dtype
-from ...semantics.facts import Condition
+from ...semantics.conditions import Condition, broadcast_pair, condition_symbols
 from ...semantics.shapes import Guard, Names
 from ...semantics.shapes.elements import as_integers, is_integer
 from .regions import visible, yields
@@ -27,9 +27,10 @@ CONTROL = (onnx.IfOp, onnx.LoopOp, onnx.ScanOp, onnx.SequenceMapOp)
 
 
 def materialize(inference: Inference, functions: Sequence[FuncOp], *, guarded: bool = True) -> bool:
-    """Resolves branches, replaces known tensors, binds the symbols in use, and states the guards: any in `main`?
+    """Resolves branches, replaces known tensors, binds the symbols in use, and states the guards.
 
-    A branch that can never run stays as it is where nobody will check guards (`guarded`).
+    A branch that can never run stays as it is where nobody will check guards (`guarded`).  Gives whether a guard in
+    `main` may make sizes equal that are written otherwise.
     """
     for function in functions:
         _resolve_branches(function, inference, guarded)
@@ -43,8 +44,12 @@ def materialize(inference: Inference, functions: Sequence[FuncOp], *, guarded: b
     for op in left:
         for guard in inference.demands.get(op, Demands()).guards:
             _state(op, guard, inference.names)
-            stated = stated or isinstance(op.parent_op(), FuncOp)
+            stated = stated or (isinstance(op.parent_op(), FuncOp) and _equates(guard.condition))
     return stated
+
+
+def _equates(condition: str) -> bool:
+    return broadcast_pair(condition) is None and Condition.parse(condition).op == "=="
 
 
 def _operations(functions: Sequence[FuncOp]) -> list[Operation]:
@@ -219,11 +224,8 @@ def _symbols_in_use(ops: Iterable[Operation], inference: Inference) -> list[str]
         if isinstance(op, dims.AssumeOp):
             conditions.append(op.condition.data)
         for text in (*conditions, *told_by(op)):
-            if any(sign in text for sign in "=<>"):
-                condition = Condition.parse(text)
-                found += [condition.left, condition.right]
-            else:
-                found.append(parse_dim(text))
+            is_condition = any(sign in text for sign in "=<>")
+            found += map(as_dim, sorted(condition_symbols(text))) if is_condition else [as_dim(text)]
         for dim in found:
             for name in sorted(dim.symbols):
                 if name in inference.names.bound_owners:
@@ -261,8 +263,7 @@ def _state(op: Operation, guard: Guard, names: Names) -> None:
     assume = dims.AssumeOp(guard.condition, f"{guard.why} ({onnx.describe(op)})")
     _copy_origin(op, assume)
     block = _block_of(op)
-    condition = Condition.parse(guard.condition)
-    owners = [names.owners.get(name) for name in condition.left.symbols | condition.right.symbols]
+    owners = [names.owners.get(name) for name in condition_symbols(guard.condition)]
     if any(owner is not None and _home(owner) is block for owner in owners):
         block.insert_op_before(assume, op)
         return

@@ -10,7 +10,7 @@ import numpy as np
 from xdsl.dialects.builtin import IntegerType
 from xdsl.ir import Attribute, Operation, SSAValue
 
-from ...dialects.dims.expression import Dim
+from ...dialects.dims.expression import Dim, DimError
 from ...dialects.dims.interval import SIZE_LIMIT
 from ...dialects.onnx.types import ELEMENT_TYPES
 from . import value_arithmetic, value_movement
@@ -30,7 +30,7 @@ def set_values(c: Context) -> None:
     rule = RULES.get(type(c.op))
     try:
         found = None if rule is None else rule(c)
-    except RankUnknown:
+    except (RankUnknown, DimError):  # an expression of that many terms is no help
         found = None
     if found is None and all(v is None or _is_small(v) for v in c.results):
         arrays = computed_results(c)
@@ -49,6 +49,14 @@ def set_values(c: Context) -> None:
             c.scope.values[value] = elements
 
 
+def _is_short(e: Element) -> bool:
+    """Whether an expression is worth following: a longer one costs more than a symbol bound at run time."""
+    return not isinstance(e, Dim) or (len(e.terms) <= MAX_TERMS and len(str(e)) <= MAX_TEXT)
+
+
+MAX_TERMS, MAX_TEXT = 32, 800
+
+
 def _is_small(value: SSAValue) -> bool:
     shape = static_shape(value)
     return shape is not None and prod(shape) <= MAX_ELEMENTS
@@ -65,7 +73,7 @@ def _completed(c: Context, value: Any, elements: Elements) -> Elements | None:
     element = value.type.element_type
     if not is_integer(element) or element == IntegerType(1):
         return elements
-    known = [e if e is None or _fits(c, e, element) else None for e in row_major(elements)]
+    known = [e if e is None or (_is_short(e) and _fits(c, e, element)) else None for e in row_major(elements)]
     if all(e is not None for e in known):
         return filled(elements.shape, known)
     symbols = symbols_for(value, c.scope)
