@@ -162,7 +162,9 @@ class Program:
         known = {d for spec in self.inputs for d in spec.shape if isinstance(d, str)}
         if unknown := sorted(name for name in given if name not in known):
             raise InputError(f"the model has no symbol {unknown[0]!r}, but {', '.join(sorted(known)) or 'none'}")
-        return analyze(self.loaded.manifest["explain"]["memory"], given, threads or self.threads)
+        if (memory := self.loaded.manifest["explain"].get("memory")) is None:
+            raise InputError("memory is known for the program of one rank only, and the inputs decide it")
+        return analyze(memory, given, threads or self.threads)
 
     @property
     def kernels(self) -> Mapping[str, KernelCallable]:

@@ -25,6 +25,7 @@ LONG_FILES = frozenset((
     "test_kernels_matmul.py", "test_kernels_recurrent.py", "test_kernels_trees.py", "test_levels.py", "test_memory.py",
     "test_numerics.py", "test_packaging.py", "test_plain.py",
     "test_round_trip.py", "test_shapes_backend.py", "test_shapes_fuzz.py",
+    "test_shapes_perturbed.py",
 ))  # fmt: skip
 """Files that take seconds each, most of it in compiling: not for every save."""
 

@@ -123,6 +123,8 @@ def conv_transpose(c: Context) -> Types:
     out: list[Dim] = []
     for a, (size, k) in enumerate(zip(x[2:], _kernel(c, w, rank))):
         if mode in ("SAME_UPPER", "SAME_LOWER"):
+            if not k.is_const:
+                c.at_most(strides[a], (k - 1) * dilations[a] + (1 + extra[a]), "pads of ConvTranspose are not negative")
             out.append(size * strides[a])
             continue
         before, after = (0, 0) if mode == "VALID" else _pads(c, rank)[a]

@@ -173,6 +173,9 @@ class Oracle:
     make: Callable[..., ModelProto] = make
     check: Callable[..., Outcome] = check
     infer: Callable[[ModelProto], Inferred] = infer
+    run: Callable[[ModelProto], Callable[[Feed], dict[str, Array] | None]] = run
+    exposed: Callable[[ModelProto], ModelProto] = exposed
+    holds: Callable[[Condition, Mapping[str, int]], bool] = _holds
 
 
 @pytest.fixture(scope="session")
