@@ -126,7 +126,6 @@ def attention(c: Context) -> Types:
     c.divides(kv_heads, heads, "the heads of key and value divide those of the query")
     total = kv_length
     if c.has(4):
-<<<<<<< HEAD
         past, past_v = c.dims_of_rank(4, 4), c.dims_of_rank(5, 4)
         for found, wanted in ((past, (batch, kv_heads, past[2], k_size)), (past_v, (batch, kv_heads, past[2], v_size))):
             for a, b in zip(found, wanted):
@@ -136,11 +135,6 @@ def attention(c: Context) -> Types:
         _attention_mask(c, (batch, heads, length, total))
     if c.has(6):
         c.equal(c.dims_of_rank(6, 1)[0], batch, "the batches of Attention")
-=======
-        total = c.dims_of_rank(4, 4)[2] + kv_length
-    if c.has(3):
-        _check_mask(c, (batch, heads, length))
->>>>>>> c155680 (Shape rules of all operators at drawn sizes; masks of Attention broadcast to the scores)
     y = [batch, length, heads * v_size] if packed else [batch, heads, length, v_size]
     return [
         c.like(0, y),
@@ -150,7 +144,6 @@ def attention(c: Context) -> Types:
     ]
 
 
-<<<<<<< HEAD
 def _attention_mask(c: Context, scores: Sequence[Dim]) -> None:
     """The mask broadcasts to the scores; its last axis may be shorter."""
     mask = c.dims_of_rank(3, 1, 2, 3, 4)
@@ -158,14 +151,6 @@ def _attention_mask(c: Context, scores: Sequence[Dim]) -> None:
     if mask[-1] is not ONE:
         c.at_most(mask[-1], scores[-1], "the mask's keys are not more than there are")
         c.at_most(dim_min(scores[-1], ONE), mask[-1], "the mask has a key")
-=======
-def _check_mask(c: Context, scores: Sequence[Dim]) -> None:
-    """States that the mask broadcasts to the scores; its last size may fall short of theirs."""
-    from .elementwise import one_way
-
-    mask = c.dims(3)
-    one_way(c, scores, mask[:-1])
->>>>>>> c155680 (Shape rules of all operators at drawn sizes; masks of Attention broadcast to the scores)
 
 
 def flex_attention(c: Context) -> Types:
