@@ -50,8 +50,8 @@ class OpenRanks(Arguments):
         explain: dict[str, Any] = dict(self._manifest["explain"])
         explain["variants"] = {self._assumption(v): c.manifest["explain"] for v, c in self._variants.items()}
         for each in explain["variants"].values():
-            for key in ("kernels", "hosted", "refused", "guards"):
-                explain[key] = [*explain.get(key, []), *each[key]]
+            for key in ("kernels", "hosted", "refused", "guards"):  # what counts kernels stays with each variant
+                explain[key] = [*explain[key], *each[key]]
             explain["functions"] = {**explain["functions"], **each["functions"]}
         return cast("Manifest", {**self._manifest, "explain": explain})
 

@@ -14,7 +14,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from xdsl.dialects.builtin import DenseIntOrFPElementsAttr, ModuleOp, StringAttr, TensorType, UnrankedTensorType
 from xdsl.dialects.func import FuncOp, ReturnOp
-from xdsl.ir import Attribute, Operation, SSAValue
+from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
 from .build import KernelObject, build_kernels, kernels_in, name_of, prepack
 from .codegen.entry import Entry, KernelInfo, entry_needs, host_value, main_to_llvm, overridable_inputs, tensor_dims
@@ -333,9 +333,7 @@ def open_manifest(state: State, error: OpenRankError, overridable: list[str]) ->
     ret = main.body.block.last_op
     assert isinstance(ret, ReturnOp)
     outputs = [spec_of(v, name) for v, name in zip(ret.operands, output_names(main), strict=True)]
-    explained: dict[str, Any] = {
-        "kernels": [], "functions": {}, "refused": [], "hosted": [], "guards": [], "overridable": overridable,
-    }  # fmt: skip
+    nothing = ModuleOp([FuncOp("main", ((), ()), Region(Block([ReturnOp()])))])
     return {
         "format": FORMAT,
         "abi": abi.VERSION,
@@ -344,7 +342,7 @@ def open_manifest(state: State, error: OpenRankError, overridable: list[str]) ->
         "checks": {},
         "nodes": [],
         "hosts": [],
-        "explain": {**explained, "open_rank": str(error)},
+        "explain": explain(nothing) | {"overridable": overridable, "open_rank": str(error)},
         "question": error.question,
     }
 
