@@ -28,6 +28,7 @@ from .build import FunctionBuilder, module_of
 from .checks import check, checks_of
 from .control import CONTROL
 from .convert import CONVERT
+from .entropy import entropy
 from .llvm_types import I32, PTR
 from .math_ops import MATH
 from .memory import MEMORY
@@ -94,6 +95,7 @@ KERNEL: Mapping[type[Operation], Translation] = {
     kernel.DimOp: dim_value,
     kernel.ScratchOp: scratch,
     kernel.CheckOp: check,
+    kernel.EntropyOp: entropy,
     kernel.ParallelOp: parallel,
 }
 

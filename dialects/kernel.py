@@ -9,6 +9,7 @@ from xdsl.dialects.builtin import (
     DictionaryAttr,
     FlatSymbolRefAttrConstr,
     IndexType,
+    IntegerType,
     MemRefType,
     StringAttr,
     SymbolRefAttr,
@@ -195,6 +196,17 @@ class CheckOp(IRDLOperation):
 
 
 @irdl_op_definition
+class EntropyOp(IRDLOperation):
+    """Loops level: a key for random numbers that no draw has had before, as i64."""
+
+    name = "kernel.entropy"
+    result = result_def(IntegerType(64))
+
+    def __init__(self) -> None:
+        super().__init__(result_types=[IntegerType(64)])
+
+
+@irdl_op_definition
 class ScratchOp(IRDLOperation):
     """Loops level: part of the kernel's scratch, `size` elements from byte `offset` on, both in the kernel's symbols.
 
@@ -234,6 +246,6 @@ class DimOp(IRDLOperation):
 
 Kernel = Dialect(
     "kernel",
-    [CallOp, ViewOp, TemplateOp, YieldOp, ParallelOp, CheckOp, ScratchOp, DimOp],
+    [CallOp, ViewOp, TemplateOp, YieldOp, ParallelOp, CheckOp, EntropyOp, ScratchOp, DimOp],
     [],
 )

@@ -1,7 +1,7 @@
 """Operators that are compiled as what the standard defines them to be: the function in their schema.
 
-They have bodies that no callback can run (SequenceMap, FlexAttention), or are loops over operators that we compile well
-(LinearAttention).  Only compilation replaces them: a model that is rewritten or inspected keeps them.
+They have bodies that no callback can run.  Only compilation replaces them: a model that is rewritten or inspected keeps
+them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ..dialects.onnx import CustomOp, OnnxOp, text_of
 from ..semantics.weights import WeightStore
 from .importer import import_model
 
-COMPOSED = (("", "LinearAttention"), ("", "SequenceMap"), ("ai.onnx.preview", "FlexAttention"))
+COMPOSED = (("", "SequenceMap"), ("ai.onnx.preview", "FlexAttention"))
 """Domain and name of each."""
 
 

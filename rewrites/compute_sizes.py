@@ -3,6 +3,8 @@
 Range(start, limit, delta) binds u0   ->   n = Max(Ceil((limit - start) / delta), 0); dims.bind n ["u0"]; Range
 OneHot(indices, depth, values) binds u0   ->   dims.bind depth ["u0"]; OneHot
 Reshape(x, shape) binds u0, u1   ->   the sizes that the shape's entries stand for are bound; Reshape
+DFT(x, length, axis) binds u0, u1   ->   the sizes for that axis are bound; DFT
+Resize(x, _, scales) binds u0, u1   ->   Floor(sizes * scales) is bound; Resize
 """
 
 from __future__ import annotations
@@ -129,9 +131,91 @@ def entries(op: onnx.OnnxOp, symbols: Sequence[str], weights: WeightStore) -> SS
     return apply(op, onnx.GatherOp, [every, insert(op, make_constant(axes, picked, weights)).results[0]], picked)
 
 
+def resized(op: onnx.OnnxOp, symbols: Sequence[str], weights: WeightStore) -> SSAValue:
+    """Floor(size * scale) of the resized axes, in f32; with sizes under a policy the scale is common to all."""
+    target, source = dims_of(op.results[0]), dims_of(op.operands[0])
+    axes = [a % len(source) for a in onnx.attr(op, "axes") or range(len(source))]
+    vector = tensor_type(f32, [len(axes)])
+    extents = insert(op, dims.TensorOp([source[a] for a in axes], tensor_type(i64, [len(axes)]))).results[0]
+    sizes = as_f32(op, extents, vector)
+
+    def number(n: float) -> SSAValue:
+        return insert(op, make_constant(np.array([n], np.float32), tensor_type(f32, [1]), weights)).results[0]
+
+    scales, wanted, roi = op.operand_at(2), op.operand_at(3), op.operand_at(1)
+    if scales is not None and dims_of(scales)[0] is not as_dim(0):
+        if onnx.attr(op, "coordinate_transformation_mode") == "tf_crop_and_resize" and roi is not None:
+            sizes = apply(op, onnx.MulOp, [sizes, extent_of_region(op, roi, vector, weights)], vector)
+        lengths = apply(op, onnx.MulOp, [sizes, as_f32(op, scales, vector)], vector)
+    else:
+        assert wanted is not None
+        ratios = apply(op, onnx.DivOp, [as_f32(op, wanted, vector), sizes], vector)
+        smallest = onnx.attr(op, "keep_aspect_ratio_policy") == "not_larger"
+        least = onnx.ReduceMinOp if smallest else onnx.ReduceMaxOp
+        common = apply(op, least, [ratios], tensor_type(f32, [1]))
+        lengths = apply(op, onnx.AddOp, [apply(op, onnx.MulOp, [sizes, common], vector), number(0.5)], vector)
+    whole = apply(op, onnx.FloorOp, [lengths], vector)
+    places = [axes.index([str(d) for d in target].index(s)) for s in symbols]
+    picked = make_constant(np.array(places, np.int64), tensor_type(i64, [len(places)]), weights)
+    return apply(op, onnx.GatherOp, [whole, insert(op, picked).results[0]], tensor_type(f32, [len(places)]))
+
+
+def as_f32(op: onnx.OnnxOp, x: SSAValue, type_: TensorType[Attribute]) -> SSAValue:
+    if x.type == type_:
+        return x
+    return insert(op, onnx.CastOp.make([x], {"to": onnx.ELEMENT_CODES[f32]}, [type_])).results[0]
+
+
+def extent_of_region(op: onnx.OnnxOp, roi: SSAValue, vector: TensorType[Attribute], weights: WeightStore) -> SSAValue:
+    """The ends of a region of interest less its starts."""
+    count = vector.get_shape()[0]
+    bounds = as_f32(op, roi, tensor_type(f32, [2 * count]))
+
+    def part(first: int) -> SSAValue:
+        places = make_constant(np.arange(first, first + count), tensor_type(i64, [count]), weights)
+        return apply(op, onnx.GatherOp, [bounds, insert(op, places).results[0]], vector)
+
+    return apply(op, onnx.SubOp, [part(count), part(0)], vector)
+
+
+def transformed(op: onnx.OnnxOp, symbols: Sequence[str], weights: WeightStore) -> SSAValue:
+    """The sizes of a DFT whose axis is data: on the axis as many as are asked for or there, else the signal's."""
+    source, target = dims_of(op.operands[0]), dims_of(op.results[0])
+    rank = len(source)
+    vector, flags, one = tensor_type(i64, [rank]), tensor_type(i1, [rank]), tensor_type(i64, [1])
+
+    def number(n: int) -> SSAValue:
+        return insert(op, make_constant(np.array([n], np.int64), one, weights)).results[0]
+
+    def whole(x: SSAValue) -> SSAValue:
+        wide = insert(op, onnx.CastOp.make([x], {"to": onnx.ELEMENT_CODES[i64]}, [tensor_type(i64, dims_of(x))]))
+        shape = insert(op, dims.TensorOp([as_dim(1)], one)).results[0]
+        return apply(op, onnx.ReshapeOp, [wide.results[0], shape], one)
+
+    places = insert(op, make_constant(np.arange(rank), vector, weights)).results[0]
+    axis = apply(op, onnx.GatherOp, [places, whole(value(op, 2))], one)
+    on_axis = apply(op, onnx.EqualOp, [places, axis], flags)
+    sizes = insert(op, dims.TensorOp(list(source), vector)).results[0]
+    onesided, inverse = onnx.attr(op, "onesided"), onnx.attr(op, "inverse")
+    if (length := op.operand_at(1)) is not None:
+        count, type_ = whole(length), one
+    else:
+        count, type_ = sizes, vector
+        if onesided and inverse:
+            count = apply(op, onnx.MulOp, [apply(op, onnx.SubOp, [count, number(1)], vector), number(2)], vector)
+    if onesided and not inverse:
+        count = apply(op, onnx.AddOp, [apply(op, onnx.DivOp, [count, number(2)], type_), number(1)], type_)
+    every = apply(op, onnx.WhereOp, [on_axis, count, sizes], vector)
+    axes = np.array([[str(d) for d in target].index(s) for s in symbols], np.int64)
+    picked = tensor_type(i64, [len(axes)])
+    return apply(op, onnx.GatherOp, [every, insert(op, make_constant(axes, picked, weights)).results[0]], picked)
+
+
 RULES: dict[type[Operation], Callable[[onnx.OnnxOp, Sequence[str], WeightStore], SSAValue]] = {
+    onnx.DFTOp: transformed,
     onnx.OneHotOp: depth,
     onnx.RangeOp: length,
     onnx.ReshapeOp: entries,
+    onnx.ResizeOp: resized,
 }
 """The tensor that has the sizes for these symbols, by operator."""

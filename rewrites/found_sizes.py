@@ -12,6 +12,8 @@ from xdsl.ir import Operation
 
 from ..dialects import onnx
 from ..dialects.dims import Dim, as_dim, dims_of
+from ..dialects.dims.expression import dim_min
+from ..semantics.known import constant_value
 
 FOUND = "kernel.found"
 """On an op in a kernel: how many sizes it finds. The kernel has one more result, which is given them, as int64."""
@@ -30,8 +32,20 @@ def _along_axis(op: Operation) -> Dim:
     return _elements(op) if axis is None else dims_of(op.operands[0])[axis]
 
 
+def _boxes(op: Operation) -> Dim:
+    """All boxes of all classes, or so many of each class as there may be."""
+    batches, classes, boxes = dims_of(op.operands[1])
+    assert isinstance(op, onnx.OnnxOp)
+    limit = op.operand_at(2)
+    most = None if limit is None else constant_value(limit)
+    if most is not None:
+        boxes = dim_min(boxes, as_dim(max(int(most.reshape(())), 0)))
+    return batches * classes * boxes
+
+
 MOST: dict[type[Operation], Callable[[Operation], Dim]] = {
     onnx.CompressOp: _along_axis,
+    onnx.NonMaxSuppressionOp: _boxes,
     onnx.NonZeroOp: _elements,
     onnx.UniqueOp: _along_axis,
 }

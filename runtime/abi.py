@@ -48,6 +48,8 @@ class Slot(IntEnum):
     """What `report` adds to a kernel's own site number, so that kernels need not know the program they are in."""
     CALLBACK = 22
     """`void(int64* request)` of whoever made the context; only the functions of `REQUESTS` call it."""
+    ENTROPY = 24
+    """A number that each unseeded draw of random numbers takes as its key, and moves on."""
 
     TIMES = 24
     """Where an entry that was compiled to be timed notes its steps (`TimeWord`), or null."""

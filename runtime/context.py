@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import inspect
+import os
 import weakref
 from collections.abc import Callable, Generator, Sequence
 from typing import Protocol
@@ -92,6 +93,7 @@ class Context:
         words[Slot.POLL_FLAG] = self.address + WORD * _FLAG
         words[Slot.ERROR] = self.address + WORD * CONTEXT_SLOTS
         words[Slot.THREADS] = threads
+        words[Slot.ENTROPY] = int.from_bytes(os.urandom(WORD), "little", signed=True)
         words[Slot.POOL] = pool_address
         words[Slot.PARALLEL_FOR] = pool.addresses[PARALLEL_FOR_SYMBOL]
         words[Slot.REPORT] = pool.addresses[REPORT_SYMBOL]

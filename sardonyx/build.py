@@ -40,6 +40,7 @@ from .lowering.tensor.element_kinds import element_of
 from .options import compiler_digest
 from .rewrites.outline import single_op_kernels
 from .runtime.errors import CompilerBug, Error, InputError
+from .semantics.kinds import Kind, kind_of
 from .semantics.known import constant_value
 from .semantics.weights import WeightStore
 
@@ -107,10 +108,20 @@ def refuses(op: Operation) -> str | None:
         if not isinstance(value.type, TensorType):
             return f"{value.type} is no tensor"
         try:
-            element_of(value.type.element_type)
+            element = element_of(value.type.element_type)
         except NotLowered as error:
             return str(error)
+        if element.kind == "c" and not only_moves(op):
+            return "kernels do not compute with complex numbers"
     return None
+
+
+def only_moves(op: Operation) -> bool:
+    """Whether an op's results have elements of its operands as they are, or 0."""
+    if isinstance(op, onnx.ScatterElementsOp | onnx.ScatterNDOp):
+        return onnx.attr(op, "reduction") == "none"
+    moving = onnx.IdentityOp | onnx.WhereOp | onnx.CompressOp | onnx.TensorScatterOp
+    return kind_of(op) is Kind.MOVEMENT or isinstance(op, moving)
 
 
 def signature(op: Operation) -> str:

@@ -40,6 +40,7 @@ from .lowering.schedule import ScratchNeed, schedule
 from .lowering.tensor import attach_bodies, lower_to_tensor
 from .options import Options
 from .questions import question_of
+from .rewrites.axes_from_data import rewrite_axes_from_data
 from .rewrites.compute_sizes import compute_sizes
 from .rewrites.contrib import EXPANSIONS
 from .rewrites.driver import ORIGIN, Pattern, apply_patterns, origins_of
@@ -47,6 +48,7 @@ from .rewrites.group import assumed_symbols
 from .rewrites.infer import infer_shapes
 from .rewrites.infer.materialize import told_by
 from .rewrites.infer.walk import RANK_FROM_DATA, set_type
+from .rewrites.learning import rewrite_learning
 from .rewrites.outline import outline
 from .rewrites.simplify import simplify
 from .rewrites.simplify.fold import Compute
@@ -159,6 +161,12 @@ def _infer(state: State) -> None:
     )
     check_assumptions(state)
     refuse_unknown_ranks(state.module)
+
+
+def _expand(state: State) -> None:
+    """Forms of operators that are written with others."""
+    if rewrite_axes_from_data(state.module) + rewrite_learning(state.module, state.weights):
+        _infer(state)
 
 
 def refuse_unknown_ranks(module: ModuleOp) -> None:
@@ -337,6 +345,7 @@ PIPELINE: tuple[Stage, ...] = (
             ("assume", _assume),
             ("check-operators", _check_operators),
             ("infer-shapes", _infer),
+            ("expand-operators", _expand),
             ("simplify", _simplify),
             ("widen-half", _widen),
             ("patterns", _user_patterns),
@@ -362,6 +371,8 @@ ORDER = (
     ("upgrade-opset", "check-operators", "functions have been instantiated, and their operators count"),
     ("check-operators", "infer-shapes", "a report names all operators that are not known, not the first"),
     ("upgrade-opset", "infer-shapes", "shape rules know one opset"),
+    ("infer-shapes", "expand-operators", "whether axes are data is asked of values"),
+    ("expand-operators", "simplify", "rules ask for dims, and see the operators that are left"),
     ("infer-shapes", "simplify", "rules ask for dims"),
     ("infer-shapes", "bodies", "a body depends on element types"),
     ("simplify", "bodies", "rules for graphs need not know bodies of scalars"),

@@ -35,7 +35,8 @@ POINTWISE: tuple[type[Operation], ...] = (
     onnx.QuantizeLinearOp, onnx.ReciprocalOp, onnx.ReluOp, onnx.RoundOp, onnx.SeluOp, onnx.ShrinkOp, onnx.SigmoidOp,
     onnx.SignOp, onnx.SinOp, onnx.SinhOp, onnx.SoftplusOp, onnx.SoftsignOp, onnx.SqrtOp, onnx.SubOp, onnx.SumOp,
     onnx.SwiGLUOp, onnx.SwishOp, onnx.TanOp, onnx.TanhOp, onnx.ThresholdedReluOp, onnx.WhereOp, onnx.XorOp,
-    onnx.BitCastOp, onnx.BatchNormalizationOp, onnx.DropoutOp,
+    onnx.BitCastOp, onnx.BatchNormalizationOp, onnx.DropoutOp, onnx.BernoulliOp, onnx.RandomNormalLikeOp,
+    onnx.RandomUniformLikeOp,
 )  # fmt: skip
 
 MOVEMENT: tuple[type[Operation], ...] = (
@@ -61,7 +62,8 @@ WINDOW: tuple[type[Operation], ...] = (
 
 SOURCE: tuple[type[Operation], ...] = (
     onnx.RangeOp, onnx.ConstantOfShapeOp, onnx.EyeLikeOp, onnx.ShapeOp, onnx.SizeOp, dims.TensorOp,
-    onnx.BlackmanWindowOp, onnx.HammingWindowOp, onnx.HannWindowOp,
+    onnx.BlackmanWindowOp, onnx.HammingWindowOp, onnx.HannWindowOp, onnx.RandomNormalOp,
+    onnx.RandomUniformOp, onnx.MelWeightMatrixOp,
 )  # fmt: skip
 
 TEMPLATE: tuple[type[Operation], ...] = (
@@ -75,7 +77,8 @@ TEMPLATE: tuple[type[Operation], ...] = (
     onnx.CausalConvWithStateOp, onnx.DeformConvOp, onnx.MlLabelEncoderOp, onnx.TensorScatterOp, onnx.TrainingAdagradOp,
     onnx.TrainingAdamOp, onnx.TrainingMomentumOp, onnx.MlOneHotEncoderOp,
     onnx.NegativeLogLikelihoodLossOp, onnx.SoftmaxCrossEntropyLossOp,
-    onnx.AttentionOp, onnx.RotaryEmbeddingOp,
+    onnx.AttentionOp, onnx.RotaryEmbeddingOp, onnx.MultinomialOp, onnx.MaxRoiPoolOp, onnx.MaxUnpoolOp,
+    onnx.DFTOp, onnx.STFTOp, onnx.LinearAttentionOp,
 )  # fmt: skip
 
 CONTROL: tuple[type[Operation], ...] = (onnx.IfOp, onnx.LoopOp, onnx.ScanOp)

@@ -29,6 +29,9 @@ LONG_FILES = frozenset((
 ))  # fmt: skip
 """Files that take seconds each, most of it in compiling: not for every save."""
 
+LONG_FOLDERS = frozenset(("operators",))
+"""Folders of such files."""
+
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "slow: part of a long suite")
@@ -43,7 +46,7 @@ def commit_hash() -> str:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     for item in items:
-        if item.path.name in LONG_FILES:
+        if item.path.name in LONG_FILES or item.path.parent.name in LONG_FOLDERS:
             item.add_marker("long")
     if not config.getoption("--fifth"):
         return

@@ -56,9 +56,13 @@ EXTREMA: dict[str, Binary] = {
 }
 MATH_OPS: dict[str, Unary] = {
     "absf": math.AbsFOp,
+    "ceil": math.CeilOp,
     "exp": math.ExpOp,
+    "cos": math.CosOp,
     "expm1": math.ExpM1Op,
+    "floor": math.FloorOp,
     "log1p": math.Log1pOp,
+    "sin": math.SinOp,
     "tanh": math.TanhOp,
     "roundeven": math.RoundEvenOp,
     "sqrt": math.SqrtOp,

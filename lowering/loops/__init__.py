@@ -147,6 +147,12 @@ class _KernelLowering:
                 size = self.shapes[value]
                 base = self.space.take(self.builder, _element(value), whole(*size), None)
                 self.storage[value] = self._whole(base, size)
+        written = {r for step in steps for r in _results(step)}
+        for value in dict.fromkeys(t for read in reads for t in read):
+            # nothing makes what has no elements, and what reads it may be of unknown size
+            if value not in self.storage and value not in written and as_dim(0) in self.shapes[value]:
+                base = self.space.take(self.builder, _element(value), 0, None)
+                self.storage[value] = self._whole(base, self.shapes[value])
 
     def _place_views(self) -> None:
         for view, root in self.shapes.roots.items():

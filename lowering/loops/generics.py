@@ -389,7 +389,7 @@ def splat_value(value: SSAValue) -> IntegerAttr | FloatAttr | SSAValue | None:
     if isinstance(owner, tensor.SplatOp):
         return owner.input
     if isinstance(owner, arith.ConstantOp) and isinstance(owner.value, DenseIntOrFPElementsAttr):
-        return dense_attribute(owner.value, 0) if owner.value.is_splat() else None
+        return dense_attribute(owner.value, 0) if len(owner.value) and owner.value.is_splat() else None
     if isinstance(owner, linalg.GenericOp) and not any(b.uses for b in owner.body.block.args):
         terminator = owner.body.block.last_op
         assert terminator is not None and isinstance(value, SSAValue)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
 from xdsl.dialects import func
 from xdsl.dialects.builtin import ArrayAttr, TensorType
 from xdsl.ir import Attribute, Block, Operation, SSAValue
@@ -33,9 +34,11 @@ from .operators import Operands, Rule
 from .optimizers import OPTIMIZERS
 from .plan import Plan
 from .products import PRODUCTS
+from .randomness import RANDOMNESS
 from .reductions import REDUCTIONS
 from .resize import RESIZE
 from .rotary import ROTARY
+from .signal import SIGNAL
 from .sources import SOURCES
 from .templates import FOUND, TEMPLATES
 from .windows import WINDOWS
@@ -52,9 +55,11 @@ RULES: dict[type[onnx.OnnxOp | onnx.CustomOp], Rule] = {
     **MOVEMENT,
     **OPTIMIZERS,
     **PRODUCTS,
+    **RANDOMNESS,
     **REDUCTIONS,
     **RESIZE,
     **ROTARY,
+    **SIGNAL,
     **SOURCES,
     **TEMPLATES,
     **WINDOWS,
@@ -140,7 +145,10 @@ class Reader:
         array = constant_value(result)
         if array is None:
             raise NotLowered(f"{onnx.describe(op)}: a constant of a kernel must be small")
-        self._nodes[result] = Literal(dims_of(result), element_of_value(result), array)
+        element = element_of_value(result)
+        if element.kind == "c":
+            array = np.ascontiguousarray(array).view(np.int64)
+        self._nodes[result] = Literal(dims_of(result), element, array)
 
 
 def is_lowered(op: Operation) -> bool:

@@ -7,6 +7,7 @@ from functools import cache
 
 from xdsl.dialects.builtin import (
     BFloat16Type,
+    ComplexType,
     Float16Type,
     Float32Type,
     Float64Type,
@@ -44,7 +45,8 @@ class SmallFloat:
 
 @dataclass(frozen=True)
 class Element:
-    """One element type. `kind` is f (float), i (signed), u (unsigned) or b (bool); `ir` is what tensors hold.
+    """One element type. `kind` is f (float), i (signed), u (unsigned), b (bool) or c (complex, which is only moved);
+    `ir` is what tensors hold.
 
     Signedness is kept here only: below the graph level the choice of op says it.  `saturate` and `rounding` say how a
     small float is made of a number that it has not.
@@ -101,6 +103,7 @@ F32 = Element("f", 32, Float32Type())
 F64 = Element("f", 64, Float64Type())
 BOOL = Element("b", 1, IntegerType(1))
 I8, I16, I32, I64 = (Element("i", bits, IntegerType(bits)) for bits in (8, 16, 32, 64))
+C64 = Element("c", 64, I64.ir)
 U8, U16, U32, U64 = (Element("u", bits, IntegerType(bits)) for bits in (8, 16, 32, 64))
 
 I2, I4 = (Element("i", bits, I8.ir) for bits in (2, 4))
@@ -139,6 +142,8 @@ def element_of(type_: Attribute) -> Element:
             return found
     elif (found := _FLOATS.get(type(type_))) is not None:
         return found
+    elif isinstance(type_, ComplexType) and isinstance(type_.element_type, Float32Type):
+        return C64
     raise NotLowered(f"kernels do not compute with elements of type {type_}")
 
 

@@ -110,7 +110,7 @@ def axis_of(axis: int, rank: int) -> int:
 def scalar_literal(value: float, element: Element) -> Literal:
     """A constant of rank 0. For narrow floats pass the compute element."""
     dtype = {"f32": np.float32, "f64": np.float64, "bool": np.bool_}.get(str(element))
-    kind = {"i": "int", "u": "uint"}.get(element.kind)
+    kind = {"i": "int", "u": "uint", "c": "int"}.get(element.kind)
     array = np.array(value, dtype or f"{kind}{element.bits}")
     return Literal((), element, array)
 

@@ -35,9 +35,8 @@ class Axis:
     resized: Dim
     scale: Node
     factor: float | None
-    start: float = 0.0
-    end: float = 1.0
-    """The region of interest, normalized."""
+    region: tuple[Node, Node] | None = None
+    """The start and end of the region of interest, normalized, as scalar f32 nodes; None for the whole axis."""
 
 
 def resize(o: Operands) -> list[Node]:
@@ -63,39 +62,73 @@ def resized_axes(o: Operands, x: Node) -> list[Axis]:
     numbers = [axis_of(a, rank) for a in (o.attr("axes") or range(rank))]
     regions = _regions(o, len(numbers))
     dims = o.dims()
-    scales = o.constant(2)
-    if scales is not None and scales.size:
-        return [_axis(x, dims, n, float(np.float32(f)), region) for n, f, region in zip(numbers, scales, regions)]
-    policy = o.attr("keep_aspect_ratio_policy")
-    if o.get(3) is None:
-        raise o.refuse("scales that are known at run time only")
-    if policy == "stretch":
+    if _is_given(o, 2):
+        return [_axis_by_scale(o, x, n, k, region) for k, (n, region) in enumerate(zip(numbers, regions))]
+    if o.attr("keep_aspect_ratio_policy") == "stretch":
         return [_axis_by_size(x, dims, n, region) for n, region in zip(numbers, regions)]
-    wanted = o.known(3)
-    assert wanted is not None
+    wanted = o.known(3) if all(d.is_const for d in dims) else None
     sizes = [x.dims[n] for n in numbers]
-    if not all(d.is_const for d in (*wanted, *sizes)):
-        raise o.refuse("keep_aspect_ratio_policy with sizes known at run time only")
-    factors = [w.value / s.value for w, s in zip(wanted, sizes)]
-    common = min(factors) if policy == "not_larger" else max(factors)
-    return [_axis(x, dims, n, float(np.float32(common)), region) for n, region in zip(numbers, regions)]
+    smallest = o.attr("keep_aspect_ratio_policy") == "not_larger"
+    if wanted is not None and all(d.is_const for d in (*wanted, *sizes)):
+        factors = [w.value / s.value for w, s in zip(wanted, sizes)]
+        common = float(np.float32(min(factors) if smallest else max(factors)))
+        return [_axis(x, dims, n, common, region) for n, region in zip(numbers, regions)]
+    ratio = _common_ratio(o, sizes, smallest)
+    return [Axis(n, x.dims[n], dims[n], ratio, None, region) for n, region in zip(numbers, regions)]
 
 
-def _regions(o: Operands, count: int) -> list[tuple[float, float]]:
-    if o.attr("coordinate_transformation_mode") != "tf_crop_and_resize" or o.get(1) is None:
-        return [(0.0, 1.0)] * count
-    roi = o.constant(1)
-    if roi is None:
-        raise o.refuse("a region of interest that is known at run time only")
-    bounds = [float(v) for v in roi.astype(np.float64).reshape(-1)]
-    return list(zip(bounds[:count], bounds[count:])) if bounds else [(0.0, 1.0)] * count
+Region = tuple[Node, Node] | None
 
 
-def _axis(x: Node, dims: Dims, number: int, factor: float, region: tuple[float, float]) -> Axis:
-    return Axis(number, x.dims[number], dims[number], scalar_literal(factor, F32), factor, *region)
+def _is_given(o: Operands, index: int) -> bool:
+    """Whether an operand is there and not the empty tensor by which older exporters leave one out."""
+    value = o.get(index)
+    return value is not None and value.dims[0] is not ZERO
 
 
-def _axis_by_size(x: Node, dims: Dims, number: int, region: tuple[float, float]) -> Axis:
+def _common_ratio(o: Operands, sizes: Sequence[Dim], smallest: bool) -> Node:
+    """The least or greatest quotient of the wanted sizes and those that are there, in f32."""
+    wanted = converted(o[3], F64)
+
+    def function(s: Scalars, *values: SSAValue) -> SSAValue:
+        quotients = [s.divf(w, n) for w, n in zip(values[::2], values[1::2])]
+        total = quotients[0]
+        for q in quotients[1:]:
+            total = s.min(total, q, F64) if smallest else s.max(total, q, F64)
+        return s.convert("truncf", total, F32)
+
+    operands: list[Node] = []
+    for k, size in enumerate(sizes):
+        operands += [element_at(wanted, k), size_value(size, F64)]
+    return pointwise(function, operands, (), F32, 5 * len(sizes))
+
+
+def element_at(vector: Node, place: int) -> Node:
+    """An element as a scalar."""
+    return View((), vector.element, vector, lambda space, index: (as_dim(place),), Use.MANY)
+
+
+def _regions(o: Operands, count: int) -> list[Region]:
+    if o.attr("coordinate_transformation_mode") != "tf_crop_and_resize" or not _is_given(o, 1):
+        return [None] * count
+    roi = converted(o[1], F32)
+    return [(element_at(roi, k), element_at(roi, count + k)) for k in range(count)]
+
+
+def _axis(x: Node, dims: Dims, number: int, factor: float, region: Region) -> Axis:
+    return Axis(number, x.dims[number], dims[number], scalar_literal(factor, F32), factor, region)
+
+
+def _axis_by_scale(o: Operands, x: Node, number: int, place: int, region: Region) -> Axis:
+    scales, dims = o.constant(2), o.dims()
+    if scales is not None:
+        return _axis(x, dims, number, float(np.float32(scales[place])), region)
+    if region is not None and o.attr("antialias"):
+        raise o.refuse("antialias of a region by scales that are known at run time only")
+    return Axis(number, x.dims[number], dims[number], element_at(converted(o[2], F32), place), None, region)
+
+
+def _axis_by_size(x: Node, dims: Dims, number: int, region: Region) -> Axis:
     """The scale is the quotient of the sizes, in f64 rounded to f32."""
     extent, resized = x.dims[number], dims[number]
     if extent.is_const and resized.is_const and extent.value:
@@ -104,12 +137,12 @@ def _axis_by_size(x: Node, dims: Dims, number: int, region: tuple[float, float])
         lambda s, a, b: s.convert("truncf", s.divf(a, b), F32),
         (size_value(resized, F64), size_value(extent, F64)), (), F32, 5,
     )  # fmt: skip
-    return Axis(number, extent, resized, ratio, None, *region)
+    return Axis(number, extent, resized, ratio, None, region)
 
 
 def is_untouched(axis: Axis) -> bool:
     """Whether every element of the axis stays where it is, in every coordinate mode."""
-    return axis.resized is axis.extent and axis.factor in (None, 1.0) and (axis.start, axis.end) == (0.0, 1.0)
+    return axis.resized is axis.extent and axis.factor in (None, 1.0) and axis.region is None
 
 
 # Coordinates
@@ -121,15 +154,16 @@ def coordinates(o: Operands, axis: Axis) -> Node:
     if mode not in _COORDINATES:
         raise o.refuse(f"coordinate_transformation_mode {mode}")
     extent, resized = size_value(axis.extent, F32), size_value(axis.resized, F32)
+    region = axis.region or (scalar_literal(0.0, F32), scalar_literal(1.0, F32))
+    scalars = (axis.scale, extent, resized, *(region if mode == "tf_crop_and_resize" else ()))
 
     def formula(body: Body, index: Index) -> SSAValue:
         s = body.scalars
         x = s.convert("sitofp", s.convert("index_cast", body.index(index[0]), I64), F32)
-        scale, n, m = (body.read(v, tuple(ZERO for _ in v.dims)) for v in (axis.scale, extent, resized))
-        return _COORDINATES[mode](F32Formula(s), x, scale, n, m, axis)
+        scale, n, m, *bounds = (body.read(v, tuple(ZERO for _ in v.dims)) for v in scalars)
+        return _COORDINATES[mode](F32Formula(s), x, scale, n, m, bounds)
 
-    sources = ((axis.scale, Use.MANY), (extent, Use.MANY), (resized, Use.MANY))
-    return Computed((axis.resized,), F32, sources, formula, cost=10)
+    return Computed((axis.resized,), F32, tuple((v, Use.MANY) for v in scalars), formula, cost=10)
 
 
 @dataclass(frozen=True)
@@ -158,34 +192,48 @@ class F32Formula:
         return self.s.select(more, value, self.value(otherwise))
 
 
-def _half_pixel(f: F32Formula, x: SSAValue, scale: SSAValue, n: SSAValue, m: SSAValue, axis: Axis) -> SSAValue:
+def _half_pixel(
+    f: F32Formula, x: SSAValue, scale: SSAValue, n: SSAValue, m: SSAValue, region: Sequence[SSAValue]
+) -> SSAValue:
     return f.sub(f.div(f.add(x, 0.5), scale), 0.5)
 
 
-def _symmetric(f: F32Formula, x: SSAValue, scale: SSAValue, n: SSAValue, m: SSAValue, axis: Axis) -> SSAValue:
+def _symmetric(
+    f: F32Formula, x: SSAValue, scale: SSAValue, n: SSAValue, m: SSAValue, region: Sequence[SSAValue]
+) -> SSAValue:
     adjustment = f.div(m, f.mul(scale, n))
     offset = f.mul(f.div(n, 2.0), f.sub(1.0, adjustment))
     return f.sub(f.add(offset, f.div(f.add(x, 0.5), scale)), 0.5)
 
 
-def _pytorch(f: F32Formula, x: SSAValue, scale: SSAValue, n: SSAValue, m: SSAValue, axis: Axis) -> SSAValue:
-    return f.if_more_than_one(m, _half_pixel(f, x, scale, n, m, axis), 0.0)
+def _pytorch(
+    f: F32Formula, x: SSAValue, scale: SSAValue, n: SSAValue, m: SSAValue, region: Sequence[SSAValue]
+) -> SSAValue:
+    return f.if_more_than_one(m, _half_pixel(f, x, scale, n, m, region), 0.0)
 
 
-def _align_corners(f: F32Formula, x: SSAValue, scale: SSAValue, n: SSAValue, m: SSAValue, axis: Axis) -> SSAValue:
+def _align_corners(
+    f: F32Formula, x: SSAValue, scale: SSAValue, n: SSAValue, m: SSAValue, region: Sequence[SSAValue]
+) -> SSAValue:
     """The length that a scale asks for counts, before it is rounded down."""
     return f.if_more_than_one(m, f.div(f.mul(x, f.sub(n, 1.0)), f.sub(f.mul(scale, n), 1.0)), 0.0)
 
 
-def _asymmetric(f: F32Formula, x: SSAValue, scale: SSAValue, n: SSAValue, m: SSAValue, axis: Axis) -> SSAValue:
+def _asymmetric(
+    f: F32Formula, x: SSAValue, scale: SSAValue, n: SSAValue, m: SSAValue, region: Sequence[SSAValue]
+) -> SSAValue:
     return f.div(x, scale)
 
 
-def _crop(f: F32Formula, x: SSAValue, scale: SSAValue, n: SSAValue, m: SSAValue, axis: Axis) -> SSAValue:
+def _crop(
+    f: F32Formula, x: SSAValue, scale: SSAValue, n: SSAValue, m: SSAValue, region: Sequence[SSAValue]
+) -> SSAValue:
+    """`region` are its start and end."""
+    start, end = region
     last = f.sub(n, 1.0)
-    step = f.div(f.mul(axis.end - axis.start, last), f.sub(m, 1.0))
-    inside = f.add(f.mul(axis.start, last), f.mul(x, step))
-    return f.if_more_than_one(m, inside, f.mul(0.5 * (axis.start + axis.end), last))
+    step = f.div(f.mul(f.sub(end, start), last), f.sub(m, 1.0))
+    inside = f.add(f.mul(start, last), f.mul(x, step))
+    return f.if_more_than_one(m, inside, f.mul(f.mul(f.add(start, end), 0.5), last))
 
 
 _COORDINATES = {
@@ -359,7 +407,9 @@ def _with_table(o: Operands, x: Node, axis: Axis, reach: int) -> Node:
     if axis.factor is not None:
         radius = as_dim(ceil(reach * max(1.0, 1.0 / axis.factor)))
     else:
-        radius = dim_max((reach * axis.extent + axis.resized - 1) // axis.resized, as_dim(reach))
+        # a size of 0 divides nothing; a scale given is not below the quotient of the sizes
+        resized = dim_max(axis.resized, ONE)
+        radius = dim_max((reach * axis.extent + resized - 1) // resized, as_dim(reach))
     taps = 2 * radius + 2
     place = converted(coordinates(o, axis), t)
     stretch = pointwise(

@@ -277,6 +277,7 @@ TEMPLATES: dict[type[onnx.OnnxOp], Rule] = {
             onnx.GRUOp, onnx.LSTMOp, onnx.MatMulIntegerOp, onnx.MlTreeEnsembleClassifierOp, onnx.MlTreeEnsembleOp,
             onnx.MlTreeEnsembleRegressorOp, onnx.NonMaxSuppressionOp, onnx.NonZeroOp, onnx.QLinearConvOp,
             onnx.QLinearMatMulOp, onnx.RNNOp, onnx.ScatterElementsOp, onnx.TopKOp, onnx.UniqueOp,
+            onnx.LinearAttentionOp, onnx.DFTOp, onnx.STFTOp, onnx.MaxRoiPoolOp, onnx.MaxUnpoolOp,
         ),
         template,
     ),

@@ -116,6 +116,17 @@ def _decisions(kernel: Array, coefficients: Array, counts: Sequence[int], rho: S
     return np.stack(columns, axis=1)
 
 
+def couple(likely: Array, /, *, classes: int) -> Array:
+    """Class probabilities [N, classes] from those of pairs, [N, pairs]."""
+    result: list[Array] = []
+    for row in likely:
+        table = np.zeros((classes, classes))
+        for value, (i, j) in zip(row, _pairs(classes), strict=True):
+            table[i, j], table[j, i] = value, 1 - value
+        result.append(_coupled(table))
+    return np.array(result).reshape(len(likely), classes)
+
+
 def _coupled(pairwise: Array) -> Array:
     """Class probabilities [classes] from pairwise ones r[i, j], by the second method of Wu, Lin and Weng (2004)."""
     classes = len(pairwise)
@@ -139,13 +150,7 @@ def _coupled(pairwise: Array) -> Array:
 def _probabilities(decisions: Array, prob_a: Sequence[float], prob_b: Sequence[float], classes: int) -> Array:
     exponent = decisions * np.array(prob_a) + np.array(prob_b)
     likely = np.clip(1.0 / (1.0 + np.exp(exponent)), 1e-7, 1 - 1e-7)
-    result: list[Array] = []
-    for row in likely:
-        table = np.zeros((classes, classes))
-        for value, (i, j) in zip(row, _pairs(classes), strict=True):
-            table[i, j], table[j, i] = value, 1 - value
-        result.append(_coupled(table))
-    return np.array(result).reshape(len(likely), classes)
+    return couple(likely, classes=classes)
 
 
 def svm_classifier(

@@ -125,9 +125,10 @@ def _resize_geometry(
     wanted = integers(sizes)
     factors = [n / shape[axis] for axis, n in zip(axes, wanted, strict=True)]
     if policy != "stretch":
-        common = min(factors) if policy == "not_larger" else max(factors)
-        wanted = [int(np.floor(common * shape[axis] + 0.5)) for axis in axes]
-        factors = [common] * len(axes)
+        common = np.float32(min(factors) if policy == "not_larger" else max(factors))
+        # in float32, as the shape rule has it
+        wanted = [int(np.floor(common * np.float32(shape[axis]) + np.float32(0.5))) for axis in axes]
+        factors = [float(common)] * len(axes)
     for axis, n, factor, (start, end) in zip(axes, wanted, factors, regions, strict=True):
         result[axis] = Axis(shape[axis], n, factor, start, end)
     return result

@@ -21,6 +21,7 @@ from .dtypes import text as text_of
 from .images import IMAGES
 from .indexing import INDEXING
 from .linear import LINEAR
+from .lookups import LOOKUPS
 from .mathematics import MATHEMATICS, Function
 from .microsoft import MICROSOFT
 from .ml_features import ML_FEATURES
@@ -115,7 +116,7 @@ _FAMILIES: dict[str, Sequence[Mapping[str, Function]]] = {
     "ai.onnx.preview": (ATTENTION_PREVIEW,),
     "ai.onnx.preview.training": (OPTIMIZERS,),
     "com.microsoft": (MICROSOFT,),
-    "sardonyx": (LOWERED,),
+    "sardonyx": (LOWERED, LOOKUPS),
 }
 
 REFERENCE: dict[tuple[str, str], Reference] = {

@@ -97,7 +97,7 @@ def tf_idf_vectorizer(
     if mode not in ("TF", "IDF", "TFIDF"):
         raise ValueError(f"TfIdfVectorizer has no mode {mode!r}")
     pool: list[object] = list(pool_strings if pool_strings is not None else pool_int64s or ())
-    grams = _pool_grams(pool, ngram_counts, min_gram_length, max_gram_length)
+    grams = pool_grams(pool, ngram_counts, min_gram_length, max_gram_length)
     rows = x.reshape(1, -1) if x.ndim < 2 else x
     counts = np.zeros((len(rows), max(ngram_indexes) + 1), dtype=np.float32)
     for r, row in enumerate(rows):
@@ -117,7 +117,7 @@ def tf_idf_vectorizer(
     return counts.reshape(*x.shape[:-1], counts.shape[1])
 
 
-def _pool_grams(
+def pool_grams(
     pool: Sequence[object], ngram_counts: Sequence[int], shortest: int, longest: int
 ) -> dict[tuple[object, ...], int]:
     """n-gram -> its number in the pool, for the lengths in question."""

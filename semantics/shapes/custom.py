@@ -25,4 +25,24 @@ def trees(c: Context) -> Types:
     return [c.tensor(f64 if _attribute(c, "double_result") else f32, [n, _attribute(c, "targets")])]
 
 
-RULES: dict[tuple[str, str], Callable[[Context], Types]] = {(OWN_DOMAIN, "Trees"): trees}
+def couple(c: Context) -> Types:
+    """Probabilities of classes [N, classes] from those of pairs."""
+    return [c.like(0, [c.dims_of_rank(0, 2)[0], _attribute(c, "classes")])]
+
+
+def lookup(c: Context) -> Types:
+    """A value of the third operand for each element of the first."""
+    return [c.tensor(c.element(2), c.dims(0))]
+
+
+def n_grams(c: Context) -> Types:
+    """Counts [.., columns] in float32."""
+    return [c.tensor(f32, [*c.dims(0)[:-1], _attribute(c, "columns")])]
+
+
+RULES: dict[tuple[str, str], Callable[[Context], Types]] = {
+    (OWN_DOMAIN, "Couple"): couple,
+    (OWN_DOMAIN, "Lookup"): lookup,
+    (OWN_DOMAIN, "NGrams"): n_grams,
+    (OWN_DOMAIN, "Trees"): trees,
+}

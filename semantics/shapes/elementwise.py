@@ -22,6 +22,13 @@ def same(c: Context) -> Types:
     return [c.type_of(0)]
 
 
+def mean_variance_normalization(c: Context) -> Types:
+    """The type of the operand, which has the axes; the default ones are those of images."""
+    for axis in c.attr("axes"):
+        c.axis(axis, c.rank(0))
+    return [c.type_of(0)]
+
+
 def same_dims_bool(c: Context) -> Types:
     return [c.tensor(BOOL, c.dims(0))]
 
@@ -139,7 +146,7 @@ _SAME = (
     onnx.CeilOp, onnx.CeluOp, onnx.ClipOp, onnx.CosOp, onnx.CoshOp, onnx.CumSumOp, onnx.CumProdOp, onnx.EluOp,
     onnx.ErfOp, onnx.ExpOp, onnx.FloorOp, onnx.GeluOp, onnx.GroupNormalizationOp, onnx.HardSigmoidOp,
     onnx.HardSwishOp, onnx.HardmaxOp, onnx.IdentityOp, onnx.InstanceNormalizationOp, onnx.LRNOp, onnx.LeakyReluOp,
-    onnx.LogOp, onnx.LogSoftmaxOp, onnx.LpNormalizationOp, onnx.MeanVarianceNormalizationOp, onnx.MishOp, onnx.NegOp,
+    onnx.LogOp, onnx.LogSoftmaxOp, onnx.LpNormalizationOp, onnx.MishOp, onnx.NegOp,
     onnx.NotOp, onnx.ReciprocalOp, onnx.ReluOp, onnx.RoundOp, onnx.SeluOp, onnx.ShrinkOp, onnx.SigmoidOp, onnx.SignOp,
     onnx.SinOp, onnx.SinhOp, onnx.SoftmaxOp, onnx.SoftplusOp, onnx.SoftsignOp, onnx.SqrtOp, onnx.SwishOp, onnx.TanOp,
     onnx.TanhOp, onnx.ThresholdedReluOp, onnx.ReverseSequenceOp, onnx.TriluOp, onnx.RotaryEmbeddingOp,
@@ -154,6 +161,7 @@ _BROADCAST = (
 _COMPARE = (onnx.EqualOp, onnx.GreaterOp, onnx.GreaterOrEqualOp, onnx.LessOp, onnx.LessOrEqualOp)
 
 RULES: Rules = {
+    onnx.MeanVarianceNormalizationOp: mean_variance_normalization,
     **dict.fromkeys(_SAME, same),
     **dict.fromkeys(_BROADCAST, broadcast),
     **dict.fromkeys(_COMPARE, compare),

@@ -25,9 +25,13 @@ _SLACK = 2**20  # sums of sizes this much above the limit of 32 bits are no worr
 RULES: Mapping[type[Operation], Callable[[Context], Known]] = {**value_movement.RULES, **value_arithmetic.RULES}
 
 
+OPAQUE = "dims.opaque"
+"""On an operation whose results' elements are symbols of their own: expressions of them would be of no use."""
+
+
 def set_values(c: Context) -> None:
     """Runs the value rule of an operation whose results have their types, and keeps what it finds."""
-    rule = RULES.get(type(c.op))
+    rule = None if OPAQUE in c.op.attributes else RULES.get(type(c.op))
     try:
         found = None if rule is None else rule(c)
     except (RankUnknown, DimError):  # an expression of that many terms is no help
@@ -42,7 +46,7 @@ def set_values(c: Context) -> None:
         if elements is not None and elements.size <= MAX_ELEMENTS:
             elements = _completed(c, value, elements)
         else:
-            elements = None
+            elements = symbols_for(value, c.scope) if OPAQUE in c.op.attributes else None
         if elements is None:
             c.scope.values.pop(value, None)
         else:

@@ -182,6 +182,8 @@ def col2im(c: Context) -> Types:
 
 def grid_sample(c: Context) -> Types:
     x, grid = c.dims(0), c.dims_of_rank(1, c.rank(0))
+    if len(x) < 3:
+        raise ShapeError(f"GridSample of rank {len(x)}: there are no axes behind batch and channels")
     batch = c.equal(x[0], grid[0], "the batches of GridSample")
     return [c.like(0, [batch, x[1], *grid[1:-1]])]
 

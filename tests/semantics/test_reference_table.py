@@ -12,7 +12,10 @@ from sardonyx.semantics.reference.dtypes import dtype_of
 # Gradient needs the graph around it
 NO_FUNCTION = {("ai.onnx.preview.training", "Gradient")}
 # a contributed operator, and the compiler's own
-WITHOUT_SCHEMA = {("com.microsoft", "DynamicQuantizeLSTM"), ("sardonyx", "Trees")}
+WITHOUT_SCHEMA = {
+    ("com.microsoft", "DynamicQuantizeLSTM"),
+    *(("sardonyx", name) for name in ("Couple", "Lookup", "NGrams", "Trees")),
+}
 
 
 def newest_schemas():

@@ -1,0 +1,293 @@
+"""Operators whose axes are data, written with operators whose axes are attributes or constants.
+
+The rank is known, so a flag for each axis says whether it is meant, and sizes follow from the flags:
+
+Slice(x, s, e, axes, steps)  ->  Gather(x, s' + step * Range(n)) along each axis
+Pad(x, p, v, axes)           ->  Pad(x, p for all axes, v)
+Unsqueeze, Squeeze(x, axes)  ->  Reshape(x, sizes)
+Reduce*(x, axes)             ->  Reduce*(Reshape(x, [kept 0, reduced 0, kept 1, ...]), [1, 3, ...])
+
+In the last, one of each pair is 1, so that the elements stay where they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+from xdsl.dialects.builtin import ModuleOp, TensorType, UnitAttr, i1, i64
+from xdsl.ir import Operation, SSAValue
+
+from ..dialects import onnx
+from ..dialects.dims import dims_of
+from ..dialects.dims.expression import ZERO
+from ..dialects.onnx.types import ELEMENT_CODES, UNKNOWN
+from ..semantics.known import known_dims
+from ..semantics.shapes.values import OPAQUE
+from .driver import Firing, Pattern, PatternRewriter, apply_patterns
+from .found_sizes import bound_by_execution
+
+BOOL, INT64 = ELEMENT_CODES[i1], ELEMENT_CODES[i64]
+
+
+def rewrite_axes_from_data(module: ModuleOp) -> list[Firing]:
+    """Rewrites them; what is made has no types yet, so inference is to run again where anything fired."""
+    return apply_patterns(module, [SpreadSlice(), SpreadPad(), SpreadUnsqueeze(), SpreadSqueeze(), SpreadReduce()])
+
+
+class Build:
+    """Small computations on integers in front of the rewritten op."""
+
+    def __init__(self, rewriter: PatternRewriter) -> None:
+        self.rewriter = rewriter
+
+    def op(self, cls: type[onnx.OnnxOp], *operands: SSAValue | None, attributes: Mapping[str, object] = {}) -> SSAValue:
+        """The one result of a new op."""
+        made = cls.make(list(operands), attributes, [UNKNOWN], like=self.rewriter.root)
+        return self.rewriter.insert(made).results[0]
+
+    def ints(self, values: object) -> SSAValue:
+        """A constant of int64 of any shape."""
+        tensor = onnx.tensor_attr(np.array(values, np.int64))
+        made = onnx.ConstantOp.make([], {"value": tensor}, [tensor.type])
+        return self.rewriter.insert(made).results[0]
+
+    def opaque(self, value: SSAValue) -> SSAValue:
+        """The value itself, of which inference keeps no expressions: they would be long and prove nothing."""
+        assert isinstance(value.owner, Operation)
+        value.owner.attributes[OPAQUE] = UnitAttr()
+        return value
+
+    def as_int64(self, value: SSAValue) -> SSAValue:
+        return self.op(onnx.CastOp, value, attributes={"to": INT64})
+
+    def shape(self, value: SSAValue) -> SSAValue:
+        return self.op(onnx.ShapeOp, value)
+
+    def at(self, vector: SSAValue, index: int) -> SSAValue:
+        """An element, as a scalar."""
+        return self.op(onnx.GatherOp, vector, self.ints(index))
+
+    def where(self, condition: SSAValue, a: SSAValue, b: SSAValue) -> SSAValue:
+        return self.op(onnx.WhereOp, condition, a, b)
+
+    def less(self, a: SSAValue, b: SSAValue) -> SSAValue:
+        return self.op(onnx.LessOp, a, b)
+
+    def add(self, a: SSAValue, b: SSAValue) -> SSAValue:
+        return self.op(onnx.AddOp, a, b)
+
+    def sub(self, a: SSAValue, b: SSAValue) -> SSAValue:
+        return self.op(onnx.SubOp, a, b)
+
+    def sum(self, x: SSAValue, axis: int) -> SSAValue:
+        return self.op(onnx.ReduceSumOp, x, self.ints([axis]), attributes={"keepdims": 0})
+
+    def reshape(self, x: SSAValue, sizes: SSAValue) -> SSAValue:
+        """To sizes that are meant as they are, 0 included."""
+        return self.op(onnx.ReshapeOp, x, sizes, attributes={"allowzero": 1})
+
+    def numbered(self, axes: SSAValue, rank: int) -> SSAValue:
+        """Axes counted from the front, as a vector of int64; one that is out of range is an error."""
+        flat = self.op(onnx.ReshapeOp, self.as_int64(axes), self.ints([-1]))
+        return self.op(onnx.GatherOp, self.ints(range(rank)), flat)
+
+
+class Chosen:
+    """Which axes of `rank` are meant by a vector of numbers."""
+
+    def __init__(self, b: Build, axes: SSAValue, rank: int) -> None:
+        self.b = b
+        self.axes = b.numbered(axes, rank)
+        self.matches = b.op(onnx.EqualOp, b.ints([[k] for k in range(rank)]), self.axes)
+        """[rank, len(axes)]: whether an axis is that of an entry"""
+        ones = b.as_int64(self.matches)
+        self.counts = b.opaque(b.sum(ones, 1))
+        """[rank]: 1 for the axes that are meant, else 0"""
+
+    @property
+    def flags(self) -> SSAValue:
+        return self.b.op(onnx.CastOp, self.counts, attributes={"to": BOOL})
+
+    def spread(self, entries: SSAValue, default: SSAValue) -> SSAValue:
+        """[rank]: each axis' entry, or the default where it has none."""
+        b = self.b
+        own = b.sum(b.where(self.matches, entries, b.ints(0)), 1)
+        return b.opaque(b.where(self.flags, own, default))
+
+
+def rank_of(value: SSAValue | None) -> int | None:
+    """The rank, where it is known."""
+    return value.type.get_num_dims() if value is not None and isinstance(value.type, TensorType) else None
+
+
+def are_numbers(value: SSAValue | None) -> bool:
+    """Whether an operand is absent, empty, or all its elements are known numbers."""
+    if value is None or (isinstance(value.type, TensorType) and ZERO in dims_of(value)):
+        return True
+    known = known_dims(value)
+    return known is not None and all(d.is_const for d in known)
+
+
+class SpreadSlice(Pattern):
+    """Slice(x, s, e, axes, steps)  ->  Gather(x, s' + step * Range(n)) along each axis, where axes or steps are data"""
+
+    root = onnx.SliceOp
+
+    def rewrite(self, op: Operation, rewriter: PatternRewriter, /) -> None:
+        assert isinstance(op, onnx.SliceOp)
+        x, starts, ends, axes, steps = (op.operand_at(i) for i in range(5))
+        rank = rank_of(x)
+        if not bound_by_execution(op) or rank is None:
+            return
+        assert x is not None and starts is not None and ends is not None
+        b = Build(rewriter)
+        starts, ends = b.as_int64(starts), b.as_int64(ends)
+        numbers = known_dims(axes) if axes is not None and are_numbers(axes) else None
+        if axes is None:
+            listed: list[int] | None = list(range(rank))
+        else:
+            listed = None if numbers is None else [n.value % rank for n in numbers]
+        entry_axes = b.ints(listed) if listed is not None else b.numbered(axes, rank) if axes is not None else None
+        assert entry_axes is not None
+        if axes is None:  # as many as there are entries
+            entry_axes = b.op(onnx.SliceOp, entry_axes, b.ints([0]), b.shape(starts))
+            listed = None
+        first, step, count = self.entries(b, b.op(onnx.GatherOp, b.shape(x), entry_axes), starts, ends, steps)
+        if listed is None:
+            chosen = Chosen(b, entry_axes, rank)
+            first, step = chosen.spread(first, b.ints(0)), chosen.spread(step, b.ints(1))
+            count = chosen.spread(count, b.shape(x))
+            listed = list(range(rank))
+        y = x
+        for at, axis in enumerate(listed):
+            places = b.op(onnx.RangeOp, b.ints(0), b.at(count, at), b.ints(1))
+            places = b.add(b.op(onnx.MulOp, places, b.at(step, at)), b.at(first, at))
+            y = b.op(onnx.GatherOp, y, places, attributes={"axis": axis})
+        rewriter.replace(op, [y])
+
+    def entries(
+        self, b: Build, sizes: SSAValue, starts: SSAValue, ends: SSAValue, steps: SSAValue | None
+    ) -> tuple[SSAValue, SSAValue, SSAValue]:
+        """For each entry: where it begins, its step, and how many elements it takes of its axis."""
+        zero, one = b.ints(0), b.ints(1)
+        step = b.op(onnx.ExpandOp, one, b.shape(starts)) if steps is None else self.nonzero(b, b.as_int64(steps))
+        forward = b.less(zero, step)
+        last = b.sub(sizes, one)
+        least, most = b.where(forward, zero, b.ints(-1)), b.where(forward, sizes, last)
+
+        def clamped(position: SSAValue, least: SSAValue) -> SSAValue:
+            counted = b.where(b.less(position, zero), b.add(position, sizes), position)
+            return b.op(onnx.MaxOp, b.op(onnx.MinOp, counted, most), least)
+
+        first, end = clamped(starts, zero), clamped(ends, least)
+        distance = b.where(forward, b.sub(end, first), b.sub(first, end))
+        whole = b.op(onnx.DivOp, b.sub(distance, one), b.op(onnx.AbsOp, step))
+        return b.opaque(first), b.opaque(step), b.opaque(b.where(b.less(zero, distance), b.add(whole, one), zero))
+
+    def nonzero(self, b: Build, steps: SSAValue) -> SSAValue:
+        """The steps; one of 0 is an error: it is an index outside of a table of one element."""
+        is_zero = b.as_int64(b.op(onnx.EqualOp, steps, b.ints(0)))
+        return b.op(onnx.MulOp, steps, b.op(onnx.GatherOp, b.ints([1]), is_zero))
+
+
+class SpreadPad(Pattern):
+    """Pad(x, p, v, axes)  ->  Pad(x, p for all axes, v), where the axes are data"""
+
+    root = onnx.PadOp
+
+    def rewrite(self, op: Operation, rewriter: PatternRewriter, /) -> None:
+        assert isinstance(op, onnx.PadOp)
+        x, pads, value, axes = (op.operand_at(i) for i in range(4))
+        rank = rank_of(x)
+        if not bound_by_execution(op) or rank is None:
+            return
+        assert x is not None and pads is not None
+        b = Build(rewriter)
+        if axes is None:  # two for each axis: how many they are says it
+            spread = b.op(onnx.ReshapeOp, b.as_int64(pads), b.ints([2 * rank]))
+        else:
+            chosen = Chosen(b, axes, rank)
+            entries = b.op(onnx.ReshapeOp, b.as_int64(pads), b.ints([2, 1, -1]))
+            spread = b.sum(b.where(chosen.matches, entries, b.ints(0)), 2)
+            spread = b.opaque(b.op(onnx.ReshapeOp, spread, b.ints([2 * rank])))
+        mode = {"mode": onnx.attr(op, "mode")}
+        rewriter.replace(op, [b.op(onnx.PadOp, x, spread, value, attributes=mode)])
+
+
+class SpreadUnsqueeze(Pattern):
+    """Unsqueeze(x, axes)  ->  Reshape(x, sizes), where several axes are data"""
+
+    root = onnx.UnsqueezeOp
+
+    def rewrite(self, op: Operation, rewriter: PatternRewriter, /) -> None:
+        x, axes, rank = op.operands[0], op.operands[1], rank_of(op.results[0])
+        if not bound_by_execution(op) or rank is None:
+            return
+        b = Build(rewriter)
+        new = Chosen(b, axes, rank)
+        one = b.ints(1)
+        before = b.sum(b.op(onnx.MulOp, b.ints(np.tri(rank, k=-1)), b.sub(one, new.counts)), 1)
+        own = b.op(onnx.ConcatOp, b.shape(x), b.ints([1]), attributes={"axis": 0})
+        source = b.op(onnx.MinOp, before, b.ints(rank_of(x) or 0))
+        sizes = b.opaque(b.where(new.flags, one, b.op(onnx.GatherOp, own, source)))
+        rewriter.replace(op, [b.reshape(x, sizes)])
+
+
+class SpreadSqueeze(Pattern):
+    """Squeeze(x, axes)  ->  Reshape(x, sizes), where several axes are data"""
+
+    root = onnx.SqueezeOp
+
+    def rewrite(self, op: Operation, rewriter: PatternRewriter, /) -> None:
+        rank = rank_of(op.operands[0])
+        if not bound_by_execution(op) or rank is None:
+            return
+        b = Build(rewriter)
+        gone = Chosen(b, op.operands[1], rank)
+        sizes = kept_sizes(b, b.shape(op.operands[0]), gone, rank, rank_of(op.results[0]) or 0)
+        rewriter.replace(op, [b.reshape(op.operands[0], sizes)])
+
+
+def kept_sizes(b: Build, sizes: SSAValue, gone: Chosen, rank: int, left: int) -> SSAValue:
+    """[left]: the sizes of those of `rank` axes that stay, in order."""
+    one, zero = b.ints(1), b.ints(0)
+    stays = b.sub(one, gone.counts)
+    place = b.sum(b.op(onnx.MulOp, b.ints(np.tri(rank, k=-1)), stays), 1)
+    place = b.where(gone.flags, b.ints(-1), place)
+    here = b.op(onnx.EqualOp, b.ints(np.arange(left).reshape(left, 1)), place)
+    return b.opaque(b.sum(b.where(here, sizes, zero), 1))
+
+
+class SpreadReduce(Pattern):
+    """Reduce(x, axes)  ->  Reduce(Reshape(x, [kept 0, reduced 0, ...]), [1, 3, ...]), where the axes are data"""
+
+    root = (
+        onnx.ReduceL1Op, onnx.ReduceL2Op, onnx.ReduceLogSumOp, onnx.ReduceLogSumExpOp, onnx.ReduceMaxOp,
+        onnx.ReduceMeanOp, onnx.ReduceMinOp, onnx.ReduceProdOp, onnx.ReduceSumOp, onnx.ReduceSumSquareOp,
+    )  # fmt: skip
+
+    def rewrite(self, op: Operation, rewriter: PatternRewriter, /) -> None:
+        assert isinstance(op, onnx.OnnxOp)
+        x, axes = op.operand_at(0), op.operand_at(1)
+        rank, left = rank_of(x), rank_of(op.results[0])
+        if not bound_by_execution(op) or rank is None or left is None:
+            return
+        assert x is not None and axes is not None
+        b = Build(rewriter)
+        one, sizes = b.ints(1), b.shape(x)
+        gone = Chosen(b, axes, rank)
+        if not onnx.attr(op, "noop_with_empty_axes"):  # none are all
+            is_empty = b.as_int64(b.op(onnx.EqualOp, b.op(onnx.SizeOp, axes), b.ints(0)))
+            gone.counts = b.op(onnx.MaxOp, gone.counts, is_empty)
+        kept, reduced = b.where(gone.flags, one, sizes), b.where(gone.flags, sizes, one)
+        columns = [b.op(onnx.UnsqueezeOp, v, b.ints([1])) for v in (kept, reduced)]
+        pairs = b.op(onnx.ReshapeOp, b.op(onnx.ConcatOp, *columns, attributes={"axis": 1}), b.ints([2 * rank]))
+        apart = b.reshape(x, b.opaque(pairs))
+        y = b.op(type(op), apart, b.ints(range(1, 2 * rank, 2)), attributes={"keepdims": 0})
+        if not onnx.attr(op, "keepdims"):
+            y = b.reshape(y, kept_sizes(b, sizes, gone, rank, left))
+        rewriter.replace(op, [y])
+
+
+__all__ = ["rewrite_axes_from_data"]

@@ -1,0 +1,122 @@
+"""Axes, starts, pads and scales that are inputs: native code for known and for symbolic sizes."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+
+import sardonyx as sx
+
+from .cases import check, model_of
+
+RNG = np.random.default_rng(0)
+
+
+def floats(*shape: int) -> np.ndarray:
+    return RNG.standard_normal(shape).astype(np.float32)
+
+
+def ints(*values: int) -> np.ndarray:
+    return np.array(values, np.int64)
+
+
+BIG = 2**63 - 1
+SLICES = [
+    ((5, 4, 3), (1, 0), (3, 10), (0, 2), (1, 2)),
+    ((5, 4, 3), (-1, 3), (-100, 0), (-3, 1), (-2, -1)),
+    ((5, 1, 0), (0, 0, 0), (BIG, 1, 1), (0, 1, 2), (3, 1, 1)),
+    ((7,), (BIG,), (-BIG - 1,), (0,), (-3,)),
+    ((7,), (5,), (5,), (0,), (BIG,)),
+    ((4, 6), (4, -7), (BIG, -1), (1, 0), (1, 1)),
+]
+
+
+@pytest.mark.parametrize(("shape", "starts", "ends", "axes", "steps"), SLICES)
+def test_slice(shape: tuple[int, ...], starts: tuple, ends: tuple, axes: tuple, steps: tuple) -> None:
+    check("Slice", [floats(*shape), ints(*starts), ints(*ends), ints(*axes), ints(*steps)])
+
+
+def test_slice_with_known_axes_or_steps() -> None:
+    x = floats(5, 4, 3)
+    operands = [x, ints(4, 0), ints(0, 3), np.array([0, 2], np.int32), np.array([-1, 2], np.int32)]
+    operands[1:3] = [o.astype(np.int32) for o in operands[1:3]]
+    check("Slice", operands, constants=[3])
+    check("Slice", operands, constants=[4])
+    check("Slice", [x, ints(4), ints(0), None, ints(-1)])
+
+
+def test_a_step_of_zero_and_an_axis_out_of_range_are_errors() -> None:
+    x = floats(5, 4)
+    operands = [x, ints(0), ints(3), ints(0), ints(1)]
+    program = sx.compile(model_of("Slice", operands, {}, [x]))
+    for at, wrong in ((4, ints(0)), (3, ints(2)), (3, ints(-3))):
+        feeds = {f"x{k}": wrong if k == at else v for k, v in enumerate(operands)}
+        with pytest.raises(sx.InputError, match="node"):
+            program(feeds)
+
+
+@pytest.mark.parametrize("mode", ["constant", "edge", "reflect", "wrap"])
+def test_pad(mode: str) -> None:
+    check("Pad", [floats(4, 3, 5), ints(1, -1, 2, 0), None, ints(-1, 0)], {"mode": mode})
+    check("Pad", [floats(4, 3), ints(1, 1, 0, 2)], {"mode": mode})
+
+
+@pytest.mark.parametrize("axes", [(0, 2), (-1, 0), (3, 1), (-1, -2)])
+@pytest.mark.parametrize("shape", [(3, 4), (0, 1)])
+def test_unsqueeze(shape: tuple[int, ...], axes: tuple[int, ...]) -> None:
+    check("Unsqueeze", [floats(*shape), ints(*axes)])
+    there = [a % 4 for a in axes]
+    rest = iter(shape)
+    wide = tuple(1 if a in there else next(rest) for a in range(4))
+    check("Squeeze", [floats(*wide), ints(*axes)])
+
+
+REDUCTIONS = ("ReduceSum", "ReduceMax", "ReduceMean", "ReduceLogSumExp", "ReduceProd", "ReduceL2")
+
+
+@pytest.mark.parametrize(("name", "keepdims"), list(itertools.product(REDUCTIONS, (0, 1))))
+def test_reduce(name: str, keepdims: int) -> None:
+    for shape, axes in (((3, 4, 5), (2, 0)), ((2, 1, 3), (-1, -2)), ((4, 3), (1, 0))):
+        check(name, [floats(*shape), ints(*axes)], {"keepdims": keepdims}, tolerance=8)
+
+
+@pytest.mark.parametrize("noop", [0, 1])
+def test_reduce_over_any_number_of_axes(noop: int) -> None:
+    x = floats(3, 4)
+    operands = [x, ints(0)]
+    model = model_of("ReduceSum", operands, {"noop_with_empty_axes": noop}, [x])
+    model.graph.input[1].type.tensor_type.shape.dim[0].dim_param = "K"
+    program = sx.compile(model)
+    assert program.explain().to_dict()["hosted"] == []
+    for axes in ((), (1,), (-1, 0)):
+        chosen = axes if axes or noop else None
+        want = x.sum(axis=chosen, keepdims=True) if chosen != () else x
+        np.testing.assert_allclose(program(x0=x, x1=ints(*axes))["y0"], want, rtol=1e-6)
+
+
+LINEAR = {"mode": "linear"}
+CUBIC = {"mode": "cubic", "cubic_coeff_a": -0.5, "exclude_outside": 1}
+CROP = {"coordinate_transformation_mode": "tf_crop_and_resize", "extrapolation_value": 7.0}
+
+
+@pytest.mark.parametrize(
+    "attributes",
+    [{}, LINEAR, CUBIC, LINEAR | {"antialias": 1}, CUBIC | {"antialias": 1}, LINEAR | CROP, CROP,
+     LINEAR | {"coordinate_transformation_mode": "align_corners"},
+     {"coordinate_transformation_mode": "half_pixel_symmetric", "nearest_mode": "ceil"}],
+    ids=str,
+)  # fmt: skip
+def test_resize(attributes: dict[str, object]) -> None:
+    for scales in ((0.6, 1.5), (2.0, 0.4)):
+        roi = np.array([0.1, 0.0, 0.8, 1.2], np.float32) if attributes.keys() >= CROP.keys() else None
+        operands = [floats(1, 2, 5, 4), roi, np.array(scales, np.float32)]
+        check("Resize", operands, attributes | {"axes": [3, 2]}, tolerance=64)
+
+
+@pytest.mark.parametrize("policy", ["not_larger", "not_smaller"])
+def test_resize_that_keeps_the_aspect_ratio(policy: str) -> None:
+    attributes = {"keep_aspect_ratio_policy": policy, "axes": [2, 3], "mode": "linear"}
+    for sizes in ((7, 8), (3, 9)):
+        check("Resize", [floats(1, 1, 2, 4), None, None, ints(*sizes)], attributes, tolerance=64)

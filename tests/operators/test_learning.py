@@ -1,0 +1,96 @@
+"""ai.onnx.ml and n-grams: support vector machines, and tables of any size."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from .cases import check
+
+RNG = np.random.default_rng(0)
+ML = "ai.onnx.ml"
+
+
+def floats(*shape: int) -> np.ndarray:
+    return RNG.standard_normal(shape).astype(np.float32)
+
+
+def ml(name: str, x: np.ndarray, results: int = 1, tolerance: float = 64, **attributes: object) -> None:
+    check(name, [x], attributes, domain=ML, results=results, tolerance=tolerance)
+
+
+@pytest.mark.parametrize("kernel", ["LINEAR", "RBF", "POLY", "SIGMOID"])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int64])
+def test_svm_regressor(kernel: str, dtype: type) -> None:
+    shared = {"kernel_type": kernel, "kernel_params": [0.5, 1.0, 2.0], "rho": [0.25]}
+    x = (floats(5, 3) * 2).astype(dtype)
+    vectors, weights = floats(7, 3).ravel().tolist(), floats(7).tolist()
+    ml("SVMRegressor", x, **shared, support_vectors=vectors, coefficients=weights, n_supports=7)
+    ml("SVMRegressor", x, **shared, support_vectors=vectors, coefficients=weights, n_supports=7, one_class=1)
+    ml("SVMRegressor", x, rho=[0.5], coefficients=weights[:3], post_transform="LOGISTIC")
+
+
+@pytest.mark.parametrize("probability", [False, True])
+@pytest.mark.parametrize("counts", [(3, 4), (2, 1, 3), (1, 2, 2, 1)])
+def test_svm_classifier(counts: tuple[int, ...], probability: bool) -> None:
+    total, classes = sum(counts), len(counts)
+    pairs = classes * (classes - 1) // 2
+    attributes: dict[str, object] = {
+        "kernel_type": "RBF", "kernel_params": [0.3, 0.0, 0.0], "rho": floats(pairs).tolist(),
+        "support_vectors": floats(total, 4).ravel().tolist(), "vectors_per_class": list(counts),
+        "coefficients": floats(classes - 1, total).ravel().tolist(), "classlabels_ints": list(range(3, 3 + classes)),
+    }  # fmt: skip
+    if probability:
+        attributes |= {"prob_a": (-floats(pairs)).tolist(), "prob_b": floats(pairs).tolist()}
+    for transform in ("NONE", "LOGISTIC", "SOFTMAX", "SOFTMAX_ZERO"):
+        ml("SVMClassifier", floats(6, 4), results=2, tolerance=256, **attributes, post_transform=transform)
+    ml("SVMClassifier", floats(2, 4).astype(np.float64), results=2, **attributes)
+
+
+def test_linear_classifier_by_a_machine_without_vectors() -> None:
+    ml("SVMClassifier", floats(4, 3), results=2, coefficients=floats(6).tolist(), classlabels_ints=[5, 9], rho=[0.1])
+
+
+@pytest.mark.parametrize("transform", ["NONE", "LOGISTIC", "SOFTMAX", "SOFTMAX_ZERO"])
+def test_large_linear_models(transform: str) -> None:
+    x = floats(3, 40)
+    weights, offsets = floats(400).tolist(), floats(10).tolist()
+    ml("LinearRegressor", x, coefficients=weights, intercepts=offsets, targets=10, post_transform=transform)
+    labels = {"classlabels_ints": list(range(10, 20)), "post_transform": transform}
+    ml("LinearClassifier", x, results=2, coefficients=weights, intercepts=offsets, **labels)
+    two = {"classlabels_ints": [0, 1], "post_transform": transform}
+    check("LinearClassifier", [floats(3, 400)], {"coefficients": weights, "intercepts": [0.5], **two},
+          domain=ML, results=2, tolerance=256, forms=(False,))  # fmt: skip
+
+
+def test_large_tables_of_features() -> None:
+    x = floats(2, 300)
+    ml("Scaler", x, offset=floats(300).tolist(), scale=floats(300).tolist())
+    x[0, ::3] = np.nan
+    ml("Imputer", x, imputed_value_floats=floats(300).tolist(), replaced_value_float=float("nan"))
+    numbers = RNG.integers(0, 5, (3, 280))
+    ml("Imputer", numbers, imputed_value_int64s=list(range(280)), replaced_value_int64=2)
+    ml("OneHotEncoder", RNG.integers(0, 400, (2, 3)), cats_int64s=RNG.permutation(300).tolist())
+
+
+def test_many_labels() -> None:
+    keys, values = RNG.permutation(1000)[:700], RNG.integers(-9, 9, 700)
+    x = RNG.integers(-5, 1000, (4, 9))
+    ml("LabelEncoder", x, keys_int64s=keys.tolist(), values_int64s=values.tolist(), default_int64=77)
+    ml("LabelEncoder", x, keys_int64s=keys.tolist(), values_floats=floats(700).tolist())
+    real = np.array([*RNG.standard_normal(99), np.nan, 0.0], np.float32)
+    x = np.array([real[3], np.nan, -0.0, 5.0, np.inf], np.float32)
+    ml("LabelEncoder", x, keys_floats=real.tolist(), values_int64s=list(range(101)))
+
+
+@pytest.mark.parametrize("mode", ["TF", "IDF", "TFIDF"])
+@pytest.mark.parametrize("dtype", [np.int32, np.int64])
+def test_n_grams(mode: str, dtype: type) -> None:
+    pool = [2, 3, 5, 4, 5, 6, 7, 8, 6, 7, 5, 6, 7]
+    attributes = {
+        "max_gram_length": 3, "max_skip_count": 2, "min_gram_length": 1, "mode": mode, "ngram_counts": [0, 4, 10],
+        "ngram_indexes": [0, 1, 2, 3, 4, 5, 6, 8], "pool_int64s": pool, "weights": floats(8).tolist(),
+    }  # fmt: skip
+    for shape in ((12,), (3, 20), (2, 1), (0, 4)):
+        x = RNG.integers(2, 9, shape).astype(dtype)
+        check("TfIdfVectorizer", [x], attributes, tolerance=2)
