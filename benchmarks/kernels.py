@@ -3,8 +3,9 @@ kernels that memory or elementary functions bound, in multiples of that bound (`
 
     PYTHONPATH=. python benchmarks/kernels.py [--seconds 20] [--only conv]
 
-Weights are packed beforehand, as for a constant; times are the thread's own.  Each row is the fastest of many short
-slices, which alternate with the peak loop, so that a machine that others use, and a clock that moves, do not matter.
+Weights are packed beforehand, as for a constant; times are the thread's own.  Each row is the 10th percentile of many
+short slices, which alternate with the peak loop, so that a machine that others use, and a clock that moves, do not
+matter.
 A slice runs a kernel twice and measures the second run: activations come from where a previous layer would have left
 them.
 
@@ -144,20 +145,26 @@ PRODUCTS: dict[str, Callable[[str], Row]] = {
 
 
 def measure(rows: Sequence[Row], seconds: float) -> tuple[list[float], float, float]:
-    """The least seconds of each row, the peak in GFLOP/s, and its fraction of 2 FMAs for each of the chain's cycles."""
+    """Seconds of each row, the peak in FLOP/s, and its fraction of 2 FMAs for each of the chain's cycles.
+
+    The 10th percentile each: the very fastest slice may be one whose time a virtual machine has counted wrong.
+    """
     peak = peak_kernel()
-    times = [float("inf")] * len(rows)
-    fastest, cycles = 0.0, 0.0
+    times: list[list[float]] = [[] for _ in rows]
+    rates: list[tuple[float, float]] = []
     end = time.perf_counter() + seconds
-    while time.perf_counter() < end:
-        for i, row in enumerate(rows):
-            rates = peak.run()
-            fastest, cycles = max(fastest, rates[0]), max(cycles, rates[1])
+    while time.perf_counter() < end or not rates:
+        for row, each in zip(rows, times):
+            rates.append(peak.run())
             row.call()
-            started = time.thread_time()
-            row.call()
-            times[i] = min(times[i], time.thread_time() - started)
-    return times, fastest, fastest / (cycles * peak.flops_a_cycle)
+            each.append(timed(row.call))
+    flops, cycles = (tenth([-rate[k] for rate in rates]) for k in (0, 1))
+    return [tenth(each) for each in times], -flops, flops / (cycles * peak.flops_a_cycle)
+
+
+def tenth(values: Sequence[float]) -> float:
+    """The 10th percentile."""
+    return sorted(values)[len(values) // 10]
 
 
 def timed(call: Callable[[], object]) -> float:
