@@ -308,7 +308,7 @@ class Grouping:
         anchor = c.anchor
         assert anchor is not None
         if any(use.operation is anchor for op in p.ops for r in op.results for use in r.uses):
-            return Reason.TEMPLATE_INPUT, None
+            return (Reason.OPERAND if self.is_read_swapped(p, anchor) else Reason.TEMPLATE_INPUT), None
         if p.rows is not None or p.closed:
             return Reason.MOVEMENT, None
         if not self.used_only_in(p, c):
@@ -316,6 +316,21 @@ class Grouping:
         if self.is_costly(p) and space(p) != space_of(consumer):
             return Reason.RECOMPUTE, None
         return Reason.EPILOGUE, None
+
+    def is_read_swapped(self, p: Group, anchor: Operation) -> bool:
+        """Whether a group only swaps the last two axes of a matrix product's operand, which reads it so as well."""
+        [*rest, op] = p.ops
+        if rest or not isinstance(op, onnx.TransposeOp) or not isinstance(anchor, onnx.MatMulOp):
+            return False
+        rank = len(dims_of(op.operands[0]))
+        perm = onnx.attr(op, "perm")
+        swapped = [*range(rank - 2), rank - 1, rank - 2]
+        readers = {use.operation for use in op.results[0].uses}
+        return (
+            rank >= 2
+            and (list(perm) if perm is not None else list(reversed(range(rank)))) == swapped
+            and readers == {anchor}
+        )
 
     def judge_epilogue(self, p: Group, c: Group) -> tuple[Reason, str | None]:
         anchor = p.anchor

@@ -13,6 +13,7 @@ class Reason(StrEnum):
 
     PRODUCER = "the producer is computed where it is read"
     EPILOGUE = "the consumer runs in the template's epilogue"
+    OPERAND = "the template reads its operand through the producer"
     ROWS = "both run row by row over the same rows"
     SHAPE = "the iteration spaces are not known to be equal"
     TEMPLATE_INPUT = "the template reads its operand from memory"
@@ -28,7 +29,7 @@ class Reason(StrEnum):
     UNFUSED = "fusion is switched off"
 
 
-TAKEN = frozenset((Reason.PRODUCER, Reason.EPILOGUE, Reason.ROWS))
+TAKEN = frozenset((Reason.PRODUCER, Reason.EPILOGUE, Reason.OPERAND, Reason.ROWS))
 
 
 @dataclass(frozen=True)
