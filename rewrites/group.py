@@ -9,21 +9,21 @@ Every decision, taken or refused, has a reason from a closed set, and is recorde
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
-from xdsl.dialects.builtin import TensorType
 from xdsl.ir import Block, Operation, SSAValue
 
 from ..dialects import dims, onnx
-from ..dialects.dims import Dim, ShapeAttr, dims_of
+from ..dialects.dims import Dim, dims_of
 from ..dialects.dims.expression import DimError
 from ..semantics.conditions import Condition
 from ..semantics.facts import Facts
-from ..semantics.kinds import TRANSCENDENTAL, Kind, kind_of, reduced_axes
-from .found_sizes import bound_by_execution, most_of
+from ..semantics.kinds import TRANSCENDENTAL, VIEWS, Kind, kind_of, reduced_axes
+from .found_sizes import most_of
 from .reasons import TAKEN, Decision, Reason
-from .views import is_stretch, is_whole, product, small_constant
+from .uses import bound_symbols, inputs_of, symbols_of
+from .views import ONE, is_stretch, is_whole, product, small_constant
 
 MAX_OPS = 96
 MAX_INPUTS = 32
@@ -93,11 +93,52 @@ class Grouping:
                 merged = [self.consider(producer, op) for op in grouped for producer in self.producers(op)]
                 if not any(merged):
                     break
+            self.join_siblings(grouped)
         self.leave_views(grouped)
         self.settle([op for op in grouped if op in self.group_of])
         for op in grouped:
             if op in self.group_of:
                 self.group_of[op].ops.sort(key=self.index.__getitem__)
+
+    def join_siblings(self, grouped: Sequence[Operation]) -> None:
+        """Merges loops that move or compute elements of one value over the same space, and do not need each other."""
+        for op in grouped:
+            if op not in self.group_of or not self.is_loop(self.group_of[op]):
+                continue
+            for operand in op.operands:
+                for use in list(operand.uses):
+                    other = use.operation
+                    if other not in self.group_of or self.index[other] <= self.index[op]:
+                        continue
+                    p, c = self.group_of[op], self.group_of[other]
+                    if p is not c and small_constant(operand) is None and self.are_siblings(p, c):
+                        self.taken.append(Decision(op, other, Reason.SIBLINGS))
+                        self.merge(p, c)
+
+    def is_loop(self, group: Group) -> bool:
+        """Whether a group has one iteration space, and something to do in it."""
+        return (
+            group.anchor is None
+            and group.rows is None
+            and not group.closed
+            and all(kind_of(op) in (Kind.POINTWISE, Kind.MOVEMENT) for op in group.ops)
+            and not all(self.moves_nothing(op) for op in group.ops)
+        )
+
+    def are_siblings(self, p: Group, c: Group) -> bool:
+        """Whether two groups that read the same value can be one: same space, small enough, no path between them."""
+        return (
+            self.is_loop(p)
+            and self.is_loop(c)
+            and self.unequal(space(p), space(c)) is None
+            and len(p.ops) + len(c.ops) <= MAX_OPS
+            and len(inputs_of([*p.ops, *c.ops])) + len(self.outputs_of(p)) + len(self.outputs_of(c)) <= MAX_INPUTS
+            and not self.has_path_between(p, c)
+            and not self.has_path_between(c, p)
+        )
+
+    def outputs_of(self, group: Group) -> list[SSAValue]:
+        return self.live_values(set(group.ops))
 
     def leave_views(self, grouped: Sequence[Operation]) -> None:
         """Groups that move no element at all are no kernels."""
@@ -323,14 +364,10 @@ class Grouping:
         if rest or not isinstance(op, onnx.TransposeOp) or not isinstance(anchor, onnx.MatMulOp):
             return False
         rank = len(dims_of(op.operands[0]))
-        perm = onnx.attr(op, "perm")
-        swapped = [*range(rank - 2), rank - 1, rank - 2]
+        given = onnx.attr(op, "perm")
+        perm = list(given) if given is not None else list(reversed(range(rank)))
         readers = {use.operation for use in op.results[0].uses}
-        return (
-            rank >= 2
-            and (list(perm) if perm is not None else list(reversed(range(rank)))) == swapped
-            and readers == {anchor}
-        )
+        return rank >= 2 and perm == [*range(rank - 2), rank - 1, rank - 2] and readers == {anchor}
 
     def judge_epilogue(self, p: Group, c: Group) -> tuple[Reason, str | None]:
         anchor = p.anchor
@@ -378,9 +415,7 @@ class Grouping:
         if c.rows is not None and (missing := self.unequal(c.rows, rows)) is not None:
             return Reason.SHAPE, missing
         for op in c.ops:
-            if kind_of(op) not in (Kind.POINTWISE, Kind.REDUCTION) and not (
-                isinstance(op, (onnx.SqueezeOp, onnx.UnsqueezeOp)) and self.keeps_rows(op, rows)
-            ):
+            if kind_of(op) not in (Kind.POINTWISE, Kind.REDUCTION) and not self.keeps_rows(op, rows):
                 return Reason.MOVEMENT, None
             if (missing := self.unequal(space_of(op)[: len(rows)], rows)) is not None:
                 return Reason.SHAPE, missing
@@ -416,8 +451,14 @@ class Grouping:
         )
 
     def keeps_rows(self, op: Operation, rows: tuple[Dim, ...]) -> bool:
-        """A squeeze or unsqueeze behind the rows: the leading dims stay where they are."""
-        return dims_of(op.results[0])[: len(rows)] == rows and dims_of(op.operands[0])[: len(rows)] == rows
+        """A view that adds or drops axes of size 1 behind the rows: the leading dims stay where they are."""
+        if type(op) not in VIEWS:
+            return False
+        source, result = dims_of(op.operands[0]), dims_of(op.results[0])
+        if self.unequal(source[: len(rows)], rows) is not None or self.unequal(result[: len(rows)], rows) is not None:
+            return False
+        inner = [[d for d in shape[len(rows) :] if d is not ONE] for shape in (source, result)]
+        return self.unequal(*inner) is None
 
     def inside(self, op: Operation, *groups: Group) -> bool:
         return any(self.group_of.get(op) is g for g in groups)
@@ -562,48 +603,3 @@ def space_of(op: Operation, *, reads: bool = False) -> tuple[Dim, ...]:
 def space(group: Group) -> tuple[Dim, ...]:
     """The dims that a group iterates over: its last op's result."""
     return space_of(group.ops[-1])
-
-
-def inputs_of(ops: Iterable[Operation]) -> list[SSAValue]:
-    """The values that the ops read and do not make, in order of first use."""
-    members = list(ops)
-    inside = {r for op in members for r in op.results}
-    found: dict[SSAValue, None] = {}
-    for op in members:
-        for operand in op.operands:
-            if operand not in inside:
-                found.setdefault(operand)
-    return list(found)
-
-
-def bound_symbols(op: Operation) -> list[str]:
-    """The symbols that an op gives a value to at run time."""
-    return [s.data for s in op.symbols] if isinstance(op, dims.BindOp) else bound_by_execution(op)
-
-
-def symbols_of(op: Operation) -> set[str]:
-    """The symbols in an op's result types, block argument types and expressions, less those that it binds."""
-    found: set[str] = set()
-    for result in op.results:
-        if isinstance(result.type, TensorType) and isinstance(result.type.encoding, ShapeAttr):
-            for d in result.type.encoding.data:
-                found |= d.symbols
-    for attribute in op.properties.values():
-        if isinstance(attribute, ShapeAttr):
-            for d in attribute.data:
-                found |= d.symbols
-    if isinstance(op, dims.AssumeOp):
-        found |= assumed_symbols(op)
-    return found - set(bound_symbols(op))
-
-
-def assumed_symbols(op: dims.AssumeOp) -> set[str]:
-    """The symbols in a guard's condition."""
-    found: set[str] = set()
-    text = op.condition.data
-    for relation in ("==", "<=", ">=", "!="):
-        if relation in text:
-            for side in text.split(relation):
-                found |= dims.parse_dim(side).symbols
-            return found
-    return found

@@ -37,9 +37,10 @@ from ..semantics.facts import Contradiction, Facts
 from ..semantics.kinds import Kind, is_view, kind_of
 from .driver import ORIGIN, PATTERN, origins_of, set_origins
 from .found_sizes import FOUND, bound_by_execution, most_of
-from .group import INDEX_MAPS, WITH_EPILOGUE, Group, Grouping, bound_symbols, inputs_of, symbols_of, with_assumptions
+from .group import INDEX_MAPS, WITH_EPILOGUE, Group, Grouping, with_assumptions
 from .pass_views import pass_views
 from .reasons import Decision
+from .uses import bound_symbols, inputs_of, symbols_of
 from .versions import version_pairs
 from .views import is_stretch, is_whole, offsets_of, small_constant
 

@@ -14,6 +14,7 @@ class Reason(StrEnum):
     PRODUCER = "the producer is computed where it is read"
     EPILOGUE = "the consumer runs in the template's epilogue"
     OPERAND = "the template reads its operand through the producer"
+    SIBLINGS = "both read the same value over the same space"
     ROWS = "both run row by row over the same rows"
     SHAPE = "the iteration spaces are not known to be equal"
     TEMPLATE_INPUT = "the template reads its operand from memory"
@@ -29,7 +30,7 @@ class Reason(StrEnum):
     UNFUSED = "fusion is switched off"
 
 
-TAKEN = frozenset((Reason.PRODUCER, Reason.EPILOGUE, Reason.OPERAND, Reason.ROWS))
+TAKEN = frozenset((Reason.PRODUCER, Reason.EPILOGUE, Reason.OPERAND, Reason.SIBLINGS, Reason.ROWS))
 
 
 @dataclass(frozen=True)

@@ -44,7 +44,6 @@ from .rewrites.axes_from_data import rewrite_axes_from_data
 from .rewrites.compute_sizes import compute_sizes
 from .rewrites.contrib import EXPANSIONS
 from .rewrites.driver import ORIGIN, Pattern, apply_patterns, origins_of
-from .rewrites.group import assumed_symbols
 from .rewrites.infer import infer_shapes
 from .rewrites.infer.materialize import told_by
 from .rewrites.infer.walk import RANK_FROM_DATA, set_type
@@ -56,6 +55,7 @@ from .rewrites.simplify.half import widen_half
 from .rewrites.simplify.redundancy import eliminate_dead_code
 from .rewrites.trees import LowerTrees
 from .rewrites.upgrade import upgrade_opset
+from .rewrites.uses import assumed_symbols
 from .runtime.errors import CompilerBug, Error, InputError, OpenRankError, UnsupportedError
 from .schedules import apply_schedules, tuned_key
 from .semantics.custom import CustomOperator, Operators, evaluator_of, meant_operators

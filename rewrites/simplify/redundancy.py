@@ -36,7 +36,7 @@ def eliminate_dead_code(module: ModuleOp) -> list[Firing]:
 
 def binds_used(op: Operation) -> bool:
     """Whether a symbol that the op binds stands in a type or expression elsewhere."""
-    from ..group import bound_symbols, symbols_of
+    from ..uses import bound_symbols, symbols_of
 
     bound = set(bound_symbols(op))
     parent = op.parent
