@@ -21,6 +21,7 @@ from ..semantics.conditions import Condition
 from ..semantics.facts import Facts
 from ..semantics.kinds import TRANSCENDENTAL, VIEWS, Kind, kind_of, reduced_axes
 from .found_sizes import most_of
+from .pass_views import is_swap
 from .reasons import TAKEN, Decision, Reason
 from .uses import bound_symbols, inputs_of, symbols_of
 from .views import ONE, is_stretch, is_whole, product, small_constant
@@ -363,11 +364,7 @@ class Grouping:
         [*rest, op] = p.ops
         if rest or not isinstance(op, onnx.TransposeOp) or not isinstance(anchor, onnx.MatMulOp):
             return False
-        rank = len(dims_of(op.operands[0]))
-        given = onnx.attr(op, "perm")
-        perm = list(given) if given is not None else list(reversed(range(rank)))
-        readers = {use.operation for use in op.results[0].uses}
-        return rank >= 2 and perm == [*range(rank - 2), rank - 1, rank - 2] and readers == {anchor}
+        return is_swap(op) and all(use.operation is anchor for use in op.results[0].uses)
 
     def judge_epilogue(self, p: Group, c: Group) -> tuple[Reason, str | None]:
         anchor = p.anchor

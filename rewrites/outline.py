@@ -38,7 +38,7 @@ from ..semantics.kinds import Kind, is_view, kind_of
 from .driver import ORIGIN, PATTERN, origins_of, set_origins
 from .found_sizes import FOUND, bound_by_execution, most_of
 from .group import INDEX_MAPS, WITH_EPILOGUE, Group, Grouping, with_assumptions
-from .pass_views import pass_views
+from .pass_views import pass_products, pass_views
 from .reasons import Decision
 from .uses import bound_symbols, inputs_of, symbols_of
 from .versions import version_pairs
@@ -153,6 +153,7 @@ class Outliner:
                     self.run_block(inner, with_guards_of(inner, facts))
         if self.fuse:
             sink_index_maps(block)
+            pass_products(block)
             pass_views(block, WITH_EPILOGUE)
         grouping = self.grouped(block, facts)
         if versions and (made := version_pairs(grouping, block.args)):

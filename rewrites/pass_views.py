@@ -39,6 +39,71 @@ def pass_views(block: Block, templates: frozenset[type[Operation]]) -> None:
                     break
 
 
+def pass_products(block: Block) -> None:
+    """MatMul(Reshape(Transpose(x)), w)  ->  Reshape(MatMul(Transpose(x), w))
+
+    Where the transpose swaps the last two axes and the reshape only merges those in front of the last, the product can
+    read x itself; each of its rows is the same sum of the same products.
+    """
+    for op in list(block.ops):
+        if not isinstance(op, onnx.MatMulOp) or len(dims_of(op.operands[1])) != 2:
+            continue
+        [rows, columns] = op.operands
+        view = rows.owner
+        if not (
+            isinstance(view, Operation) and is_view(view) and view.parent is block and reader_of(rows, block) is op
+        ):
+            continue
+        source = root_of(rows)
+        inner = dims_of(source)
+        turned = isinstance(source.owner, onnx.TransposeOp) and source.owner.parent is block and is_swap(source.owner)
+        if not turned or len(inner) < 3 or inner[-1] is not dims_of(rows)[-1] or len(dims_of(rows)) < 2:
+            continue
+        [result] = op.results
+        assert isinstance(result.type, TensorType)
+        sizes = (*inner[:-1], dims_of(result)[-1])
+        product = onnx.MatMulOp.create(
+            operands=[source, columns],
+            result_types=[dims.tensor_type(result.type.element_type, sizes)],
+            attributes=dict(op.attributes),
+        )
+        block.insert_op_before(product, op)
+        result.replace_all_uses_with(reshape(product.results[0], result.type, op, block))
+        op.detach()
+        op.erase()
+        drop_dead_views(rows, source)
+
+
+def is_swap(op: onnx.TransposeOp) -> bool:
+    """Whether a transpose swaps the last two axes and keeps the others."""
+    rank = len(dims_of(op.operands[0]))
+    given = onnx.attr(op, "perm")
+    perm = list(given) if given is not None else list(reversed(range(rank)))
+    return rank >= 2 and perm == [*range(rank - 2), rank - 1, rank - 2]
+
+
+def drop_dead_views(view: SSAValue, root: SSAValue) -> None:
+    """Erases a chain of views that nothing reads any more."""
+    while view is not root and not list(view.uses):
+        op = view.owner
+        assert isinstance(op, Operation)
+        view = op.operands[0]
+        op.detach()
+        op.erase()
+
+
+def reshape(value: SSAValue, type_: Attribute, user: Operation, block: Block) -> SSAValue:
+    """The value with the dims of a type, as an op in front of `user`, whose origin it has."""
+    sizes = dims_of(type_)
+    shape = dims.TensorOp(sizes, TensorType(i64, [len(sizes)]))
+    view = onnx.ReshapeOp.create(operands=[value, shape.result], result_types=[type_])
+    for op in (shape, view):
+        set_origins(op, origins_of(user))
+        block.insert_op_before(op, user)
+    view.results[0].name_hint = value.name_hint
+    return view.results[0]
+
+
 def reader_of(value: SSAValue, block: Block) -> Operation | None:
     """The one op of the block that reads a value, if it has one result."""
     readers = {use.operation for use in value.uses}
@@ -147,18 +212,12 @@ class Passing:
             moved[result] = new.results[0]
         last = ops[-1]
         [result] = last.results
-        seen = self.reshape(moved[result], result.type, last)
+        seen = reshape(moved[result], result.type, last, self.block)
         result.replace_all_uses_with(seen)
         for op in reversed(ops):
             op.detach()
             op.erase()
-        view = self.view
-        while view is not self.root and not list(view.uses):
-            op = view.owner
-            assert isinstance(op, Operation)
-            view = op.operands[0]
-            op.detach()
-            op.erase()
+        drop_dead_views(self.view, self.root)
 
     def reshaped(self, value: SSAValue, shown: tuple[Dim, ...], user: Operation) -> SSAValue:
         """A value that is broadcast to the dims shown, so that it is to those stored."""
@@ -166,17 +225,7 @@ class Passing:
         assert sizes is not None and isinstance(value.type, TensorType)
         if sizes == dims_of(value):
             return value
-        return self.reshape(value, dims.tensor_type(value.type.element_type, sizes), user)
-
-    def reshape(self, value: SSAValue, type_: Attribute, user: Operation) -> SSAValue:
-        sizes = dims_of(type_)
-        shape = dims.TensorOp(sizes, TensorType(i64, [len(sizes)]))
-        view = onnx.ReshapeOp.create(operands=[value, shape.result], result_types=[type_])
-        for op in (shape, view):
-            set_origins(op, origins_of(user))
-            self.block.insert_op_before(op, user)
-        view.results[0].name_hint = value.name_hint
-        return view.results[0]
+        return reshape(value, dims.tensor_type(value.type.element_type, sizes), user, self.block)
 
 
 NO_LOOPS = (Kind.TEMPLATE, Kind.CONTROL, Kind.OTHER)

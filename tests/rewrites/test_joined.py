@@ -1,0 +1,89 @@
+"""Kernels that are one: siblings, rows through views, products of swapped operands; the values stay the same bits."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx.parser
+import pytest
+from sardonyx.tools.explain import explain
+
+import sardonyx as sx
+
+HEAD = '<ir_version: 10, opset_import: ["" : 21]> g '
+CONSTANTS = """ zero = Constant <value_ints = [0]> () one = Constant <value_ints = [1]> ()
+  two = Constant <value_ints = [2]> () three = Constant <value_ints = [3]> () """
+CASES = {
+    "two columns of one value": (
+        "(float[N, 4] x) => (float[N, 1] y, float[N, 1] z) {"
+        " y = Slice (x, one, two, one) z = Slice (x, two, three, one) }",
+        ["slice_0"],
+        [{"N": 5}, {"N": 1}, {"N": 0}],
+    ),
+    "siblings of other spaces stay apart": (
+        "(float[N, 4] x) => (float[N, 1] y, float[N, 2] z) {"
+        " y = Slice (x, one, two, one) z = Slice (x, one, three, one) }",
+        ["slice_0", "slice_1"],
+        [{"N": 5}, {"N": 0}],
+    ),
+    "one sibling needs the other": (
+        "(float[N, 4] x, float[4, 4] w) => (float[N, 4] y, float[N, 4] z) {"
+        " y = Exp (x) m = MatMul (y, w) z = Mul (m, x) }",
+        ["exp_0", "matmul_mul_0"],
+        [{"N": 5}, {"N": 1}],
+    ),
+    "a softmax by hand, through reshapes": (
+        "(float[N, 8] x) => (float[N, 8] y) { s = Constant <value_ints = [-1, 1]> ()"
+        " m = ReduceMax <keepdims = 0> (x, one) c = Reshape (m, s) d = Sub (x, c) e = Exp (d)"
+        " t = ReduceSum <keepdims = 0> (e, one) r = Reshape (t, s) y = Div (e, r) }",
+        ["reducemax_reducesum_div_0"],
+        [{"N": 5}, {"N": 1}, {"N": 0}],
+    ),
+    "a product of a swapped operand": (
+        "(float[N, 4, M] x, float[N, M, 6] b) => (float[N, 4, 6] y) {"
+        " e = Transpose <perm = [0, 2, 1]> (b) f = Transpose <perm = [0, 2, 1]> (e) y = MatMul (x, f) }",
+        ["matmul_0"],
+        [{"N": 3, "M": 5}, {"N": 1, "M": 1}],
+    ),
+    "scores": (
+        "(float[N, 4, M] q, float[N, 6, M] k) => (float[N, 4, 6] y) {"
+        " t = Transpose <perm = [0, 2, 1]> (k) y = MatMul (q, t) }",
+        ["transpose_matmul_0"],
+        [{"N": 3, "M": 5}, {"N": 1, "M": 1}, {"N": 2, "M": 0}],
+    ),
+    "rows of a turned image": (
+        "(float[N, 6, M] x, float[6, 3] w) => (float[R, 3] y) { s = Constant <value_ints = [-1, 6]> ()"
+        " t = Transpose <perm = [0, 2, 1]> (x) r = Reshape (t, s) m = MatMul (r, w) y = Relu (m) }",
+        ["transpose_matmul_relu_0"],
+        [{"N": 3, "M": 5}, {"N": 1, "M": 1}, {"N": 2, "M": 0}],
+    ),
+    "a recurrent layer that begins at zero": (
+        "(float[S, B, 4] x, float[2, 15, 4] w, float[2, 15, 5] r) => (float[S, 2, B, 5] y) {"
+        " size = Shape <start = 1, end = 2> (x) four = Constant <value_ints = [4]> ()"
+        " five = Constant <value_ints = [5]> ()"
+        " shape = Concat <axis = 0> (four, size, five) h = ConstantOfShape (shape) i = Slice (h, zero, two, zero)"
+        ' y = GRU <hidden_size = 5, direction = "bidirectional"> (x, w, r, , , i) }',
+        ["gru_0"],
+        [{"S": 3, "B": 2}, {"S": 1, "B": 1}],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_they_are_one_kernel_with_the_same_bits(name: str) -> None:
+    text, kernels, bindings = CASES[name]
+    signature, _, body = text.partition("{")
+    model = onnx.parser.parse_model(f"{HEAD}{signature}{{ {CONSTANTS} {body}")
+    report = explain(sx.lower(model, to="kernels"))
+    assert [k["name"] for k in report["kernels"]] == kernels
+    program, unfused = sx.compile(model, cache=False), sx.compile(model, cache=False, fuse=False)
+    rng = np.random.default_rng(0)
+    for sizes in bindings:
+        feeds = {
+            spec.name: rng.standard_normal([sizes.get(str(d), d) for d in spec.shape]).astype(np.float32)
+            for spec in program.inputs
+        }
+        found, want = program(feeds), unfused(feeds)
+        reference = sx.run(sx.lower(model, to="graph"), feeds)
+        for output, value in want.items():
+            assert found[output].tobytes() == value.tobytes()
+            np.testing.assert_allclose(value, reference[output], rtol=1e-5, atol=1e-5)
