@@ -189,8 +189,9 @@ class Outliner:
         """Peels the views at the border into `kernel.view`s; what is left becomes a call."""
         ops = list(group.ops)
         while (op := self.next_at_border(ops, facts)) is not None:
+            inside = op.operands[0].owner in ops
             ops.remove(op)
-            self.show(op, facts)
+            self.show(op, facts, behind=ops[-1] if inside else None)  # the kernel's call comes behind its last op
         if ops:
             self.call(ops, record)
 
@@ -207,7 +208,7 @@ class Outliner:
                 return op
         return None
 
-    def show(self, op: Operation, facts: Facts) -> None:
+    def show(self, op: Operation, facts: Facts, behind: Operation | None = None) -> None:
         """Puts a `kernel.view` in place of each result of an op that moves no element."""
         offsets = offsets_of(op, facts)
         block = op.parent
@@ -221,7 +222,10 @@ class Outliner:
             set_origins(view, origins_of(op))
             if (name := onnx.value_name(result)) is not None:
                 view.attributes["onnx.names"] = ArrayAttr([StringAttr(name)])
-            block.insert_op_before(view, op)
+            if behind is None:
+                block.insert_op_before(view, op)
+            else:
+                block.insert_op_after(view, behind)
             view.result.name_hint = result.name_hint
             result.replace_all_uses_with(view.result)
         op.detach()

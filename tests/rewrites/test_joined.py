@@ -87,3 +87,16 @@ def test_they_are_one_kernel_with_the_same_bits(name: str) -> None:
         for output, value in want.items():
             assert found[output].tobytes() == value.tobytes()
             np.testing.assert_allclose(value, reference[output], rtol=1e-5, atol=1e-5)
+
+
+def test_a_view_of_an_inner_value_comes_behind_the_kernel() -> None:
+    text = """(float[N, 4] x, float[2, 6] w) => (float[N, 4] y, float[N, 6] z) {
+      e = Exp (x) s = Constant <value_ints = [-1, 2]> () v = Reshape (e, s) m = MatMul (v, w) y = Neg (e)
+      t = Constant <value_ints = [-1, 12]> () u = Reshape (m, t) z = Slice (u, zero, six, one) }"""
+    text = text.replace("{", "{ zero = Constant <value_ints = [0]> () six = Constant <value_ints = [6]> ()"
+                        " one = Constant <value_ints = [1]> ()", 1)  # fmt: skip
+    model = onnx.parser.parse_model(HEAD + text)
+    x, w = np.random.default_rng(0).random((3, 4), np.float32), np.ones((2, 6), np.float32)
+    found = sx.compile(model, cache=False)(x=x, w=w)
+    np.testing.assert_allclose(found["y"], -np.exp(x), rtol=1e-6)
+    np.testing.assert_allclose(found["z"], (np.exp(x).reshape(-1, 2) @ w).reshape(-1, 12)[:, :6], rtol=1e-5)
