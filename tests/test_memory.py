@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-import ctypes
 import itertools
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import onnx.parser
 import pytest
+from arena import ALIGNMENT, planned, touched
 from onnx import TensorProto, helper, numpy_helper
 from sardonyx.dialects.dims import parse_dim
 from sardonyx.lowering.schedule import THREADS
 from sardonyx.runtime.errors import InputError
 
 import sardonyx as sx
-from sardonyx.program import Program
 
 DIGITS = Path(__file__).resolve().parent.parent / "examples" / "digits" / "digits.onnx"
-PATTERN = 0xA5
-ALIGNMENT = 64
 
 
 def chain() -> bytes:
@@ -46,24 +42,6 @@ def chain() -> bytes:
         weights,
     )
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)]).SerializeToString()
-
-
-def touched(program: Program, feeds: dict[str, Any]) -> int:
-    """The number of bytes up to the highest that a call writes."""
-    program(feeds)  # reserves the arena
-    (context,) = program.loaded._free  # pyright: ignore[reportPrivateUsage]
-    address, size = context.arena.address, context.arena.size
-    ctypes.memset(address, PATTERN, size)
-    program(feeds)
-    content = np.ctypeslib.as_array((ctypes.c_uint8 * size).from_address(address))
-    changed = np.flatnonzero(content != PATTERN)
-    return int(changed[-1]) + 1 if changed.size else 0
-
-
-def planned(program: Program, **symbols: int) -> int:
-    """The arena's size by its formula."""
-    formula = program.explain().to_dict()["memory"]["arena"]
-    return parse_dim(formula).evaluate({**symbols, THREADS: program.threads})
 
 
 @pytest.mark.parametrize("rows", [1, 5, 64])
