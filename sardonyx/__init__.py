@@ -18,7 +18,7 @@ from .runtime.errors import CompilerBug, Error, InputError, ModelError, Unsuppor
 if TYPE_CHECKING:
     from . import testing
     from .comparison import compare
-    from .compiler import lower, rewrite, run
+    from .compiler import lower, read, rewrite, run
     from .infer import infer_shapes
     from .ops import op, pointwise
     from .program import Program, compile
@@ -33,13 +33,14 @@ _LAZY = {
     "lower": "compiler",
     "op": "ops",
     "pointwise": "ops",
+    "read": "compiler",
     "rewrite": "compiler",
     "run": "compiler",
 }
 
 __all__ = [
     "CompilerBug", "Error", "InputError", "ModelError", "Program", "UnsupportedError",
-    "compare", "compile", "infer_shapes", "lower", "op", "pointwise", "rewrite", "run", "testing",
+    "compare", "compile", "infer_shapes", "lower", "op", "pointwise", "read", "rewrite", "run", "testing",
 ]  # fmt: skip
 
 

@@ -29,6 +29,8 @@ MEMORY = click.option(
 )
 JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead of text.")
 Command = Callable[..., Any]
+TEXT = ".mlir"
+"""How files of IR text end."""
 
 
 def compile_options(command: Command) -> Command:
@@ -99,7 +101,7 @@ def cli() -> None:
     """Compile ONNX models to fused native kernels, run them, and see what happened."""
 
 
-@cli.command("run")
+@cli.command("run", short_help="Compile a model and run it once.")
 @MODEL
 @click.option("--input", "inputs", multiple=True, metavar="NAME=@FILE.npy|NAME=2x3xf32[=VALUE]",
               help="An input: from a file, or of a shape and type with one value (default: random).")  # fmt: skip
@@ -110,39 +112,38 @@ def cli() -> None:
 def run_command(
     model: Path, inputs: tuple[str, ...], sizes: tuple[str, ...], output: Path | None, as_json: bool, **options: Any
 ) -> None:
-    """Compile MODEL and run it once, on inputs given or random."""
-    import numpy as np
+    """Compile MODEL and run it once, on inputs given or random.
 
+    MODEL may also be a level's text, as `compile --emit LEVEL -o FILE.mlir` writes it, edited or not.
+    """
     from .tools.feeds import make_feeds
+    from .tools.results import described, rendered, save
 
-    program = compiled(model, options)
-    feeds = make_feeds(program.inputs, inputs, sizes)
-    outputs = program(feeds)
+    if model.suffix == TEXT:
+        from .compiler import inputs_of, read, run
+
+        module = read(model)
+        outputs = run(module, make_feeds(inputs_of(module), inputs, sizes), threads=options["threads"])
+    else:
+        program = compiled(model, options)
+        outputs = program(make_feeds(program.inputs, inputs, sizes))
     if output is not None:
-        arrays: dict[str, Any] = {name: np.asarray(value) for name, value in outputs.items()}
-        np.savez(output, **arrays)
-    described = {name: describe(value) for name, value in outputs.items()}
-    emit_result(described, as_json, "\n".join(f"{name}: {text}" for name, text in described.items()))
+        save(output, outputs)
+    report = {name: described(value) for name, value in outputs.items()}
+    emit_result(report, as_json, "\n".join(f"{name}: {rendered(row)}" for name, row in report.items()))
 
 
-def describe(value: Any) -> str:
-    """One line on a result: type, shape, range and the first values."""
-    import numpy as np
-
-    array = np.asarray(value)
-    head = f"{array.dtype}{list(array.shape)}"
-    if array.size == 0 or array.dtype.kind in "OUS":
-        return head
-    first = " ".join(f"{v}" for v in array.ravel()[:6].tolist())
-    return f"{head} min {array.min()} max {array.max()}: {first}{' ...' if array.size > 6 else ''}"
-
-
-@cli.command("compile")
+@cli.command("compile", short_help="Compile a model, or show it at a level.")
 @MODEL
 @click.option("--emit", "level", help="Print this level: graph, kernels, tensor, loops, schedule, llvm, ll or asm.")
 @click.option("--kernel", "kernel_name", help="With --emit: only this kernel.")
 @click.option("--time-passes", is_flag=True, help="Print what each step took.")
-@click.option("-o", "output", type=click.Path(path_type=Path), help="Write the level's text to this file.")
+@click.option(
+    "-o",
+    "output",
+    type=click.Path(path_type=Path),
+    help="Write the level's text to this file, and its weights beside it: it parses back and runs.",
+)
 @compile_options
 @JSON
 def compile_command(
@@ -170,19 +171,20 @@ def compile_command(
 
     choices = Options(
         assume=options["assume"], fuse=not options["no_fuse"], exact=options["exact"],
-        schedule=normal_schedule(options["schedule"]),
+        precision=options["precision"], schedule=normal_schedule(options["schedule"]),
     )  # fmt: skip
-    text, seconds = emitted(model, level, choices, kernel=kernel_name)
+    beside = output.with_name(f"{output.name}.weights") if output is not None else None
+    text, seconds = emitted(model, level, choices, kernel=kernel_name, weights=beside)
     if output is not None:
         output.write_text(text)
-    else:
-        click.echo(text)
+    shown = {"output": str(output)} if output is not None else {"text": text}
+    emit_result({"level": level, **shown, "seconds": seconds}, as_json, f"wrote {output}" if output else text)
     if time_passes:
         for name, value in seconds.items():
             click.echo(f"{name:<20} {value:8.3f} s", err=True)
 
 
-@cli.command("inspect")
+@cli.command("inspect", short_help="What a model is: inputs, operators, symbols.")
 @MODEL
 @click.option("--dims", "show_dims", is_flag=True, help="List symbols, where each is bound, and guards.")
 @MEMORY
@@ -200,7 +202,7 @@ def inspect_command(model: Path, show_dims: bool, memory: str | None, as_json: b
     emit_result(report, as_json, render_inspection(report))
 
 
-@cli.command("explain")
+@cli.command("explain", short_help="Kernels, fusions with reasons, memory, guards.")
 @MODEL
 @click.option("--kernels", is_flag=True, help="Also what was chosen for each kernel: tiles, blocks, grains.")
 @MEMORY
@@ -230,11 +232,11 @@ def emit_memory(program: Program, sizes: str, as_json: bool) -> None:
     emit_result(analysis.to_dict(), as_json, str(analysis))
 
 
-@cli.command("compare")
+@cli.command("compare", short_help="Run in two ways; the first node that differs.")
 @MODEL
 @click.option("--with", "--against", "other", default="model", show_default=True,
               help="The other side: model (the file's nodes in numpy, no rewrite), graph, kernels, tensor (numpy at "
-              "that level), native, unfused, plain (no vectors, tiles, fusion), or onnxruntime.")  # fmt: skip
+              "that level), native, unfused, plain (no vectors, tiles, fusion), onnxruntime, or a file.")  # fmt: skip
 @click.option("--side", default="native", show_default=True, help="This side, likewise.")
 @click.option("--trace/--no-trace", default=None, help="Compare inner values (default: where an output differs).")
 @click.option("--input", "inputs", multiple=True, metavar="NAME=@FILE.npy|NAME=2x3xf32[=VALUE]")
@@ -247,26 +249,39 @@ def compare_command(
     model: Path, other: str, side: str, trace: bool | None, inputs: tuple[str, ...], sizes: tuple[str, ...],
     rtol: float, atol: float, as_json: bool, **options: Any,
 ) -> None:  # fmt: skip
-    """Run MODEL in two ways, and report the differences and the first node that differs."""
+    """Run MODEL in two ways, and report the differences and the first node that differs.
+
+    MODEL, and the other side, may also be a level's text, as `compile --emit LEVEL -o FILE.mlir` writes it.
+    """
     from .comparison import compare
+    from .compiler import inputs_of, read
     from .sides import SIDES
     from .tools.compare import render_comparison
     from .tools.feeds import make_feeds
 
-    for name in (side, other):
-        if name not in SIDES:
-            raise click.UsageError(f"no side {name!r}; there are {', '.join(SIDES)}")
-    program = compiled(model, options)
-    feeds = make_feeds(program.inputs, inputs, sizes)
+    against: Any = other
+    if other not in SIDES and Path(other).exists():
+        against = read(Path(other)) if Path(other).suffix == TEXT else Path(other)
+    for name in (side, against):
+        if isinstance(name, str) and name not in SIDES:
+            raise click.UsageError(f"no side and no file {name!r}; there are {', '.join(SIDES)}")
     settings = {"threads": options["threads"], "assume": options["assume"], "exact": options["exact"]}
-    left = program if side == "native" else model
-    report = compare(left, feeds, side=side, against=other, trace=trace, rtol=rtol, atol=atol, **settings)
+    if model.suffix == TEXT:
+        if isinstance(against, str):
+            raise click.UsageError(f"{model} is text of a level: give the model, or other text, to compare with")
+        left: Any = read(model)
+        specs = inputs_of(left)
+    else:
+        program = compiled(model, options)
+        left, specs = (program if side == "native" else model), program.inputs
+    feeds = make_feeds(specs, inputs, sizes)
+    report = compare(left, feeds, side=side, against=against, trace=trace, rtol=rtol, atol=atol, **settings)
     emit_result(report, as_json, render_comparison(report))
     if not report["equal"]:
         sys.exit(CHECK_FAILED)
 
 
-@cli.command("bench")
+@cli.command("bench", short_help="Time a model, beside onnxruntime.")
 @MODEL
 @click.option("--input", "inputs", multiple=True, metavar="NAME=@FILE.npy|NAME=2x3xf32[=VALUE]")
 @click.option("--size", "sizes", multiple=True, metavar="SYMBOL=N")
@@ -286,7 +301,7 @@ def bench_command(
     emit_result(report, as_json, render_bench(report))
 
 
-@cli.command("tune")
+@cli.command("tune", short_help="Find the fastest choices for kernels here.")
 @MODEL
 @click.option("--budget", default=60.0, show_default=True, metavar="SECONDS", help="About how long to measure.")
 @click.option("--size", "sizes", multiple=True, metavar="SYMBOL=N", help="The size of a symbol to measure at.")
@@ -315,7 +330,7 @@ def tune_command(
         sys.exit(CHECK_FAILED)
 
 
-@cli.command("profile")
+@cli.command("profile", short_help="Where the time of a model goes.")
 @MODEL
 @click.option("--input", "inputs", multiple=True, metavar="NAME=@FILE.npy|NAME=2x3xf32[=VALUE]")
 @click.option("--size", "sizes", multiple=True, metavar="SYMBOL=N")
@@ -341,7 +356,7 @@ def profile_command(
     emit_result(report, as_json, render_profile(report))
 
 
-@cli.command("infer")
+@cli.command("infer", short_help="Write a model with every dimension.")
 @MODEL
 @click.option("-o", "output", type=click.Path(path_type=Path), required=True, help="The model with its dims.")
 @JSON
@@ -356,7 +371,7 @@ def infer_command(model: Path, output: Path, as_json: bool) -> None:
     emit_result({"output": str(output)}, as_json, f"wrote {output}")
 
 
-@cli.command("simplify")
+@cli.command("simplify", short_help="Write a model simplified.")
 @MODEL
 @click.option("-o", "output", type=click.Path(path_type=Path), required=True, help="The simplified model.")
 @click.option("--validate", is_flag=True, help="Run both models at several sizes and compare them.")
@@ -382,7 +397,7 @@ def simplify_command(
         sys.exit(CHECK_FAILED)
 
 
-@cli.command("opt")
+@cli.command("opt", short_help="Run single passes on IR text or a model.")
 @click.argument("file", type=click.Path(path_type=Path))
 @click.option("-p", "passes", required=True, help="Passes, comma-separated, as xdsl-opt takes them.")
 def opt_command(file: Path, passes: str) -> None:
@@ -438,9 +453,18 @@ def main() -> None:
     except BrokenPipeError:
         sys.stderr.close()
         sys.exit(OK)  # the reader has seen enough
+    except OSError as e:
+        if e.filename is None:
+            raise_bug(e)
+        fail(f"{e.filename}: {e.strerror}", MODEL_ERROR)  # no such folder, no room, no permission
     except Exception as e:
-        traceback.print_exc()
-        fail(f"bug: {type(e).__name__}: {e}\n   = help: please report this with the lines above", BUG)
+        raise_bug(e)
+
+
+def raise_bug(error: Exception) -> None:
+    """Says that an error is ours, with its traceback, and exits."""
+    traceback.print_exception(error)
+    fail(f"bug: {type(error).__name__}: {error}\n   = help: please report this with the lines above", BUG)
 
 
 def fail(message: str, status: int) -> None:

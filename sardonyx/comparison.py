@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from xdsl.dialects.builtin import ModuleOp
@@ -21,7 +22,7 @@ def compare(
     inputs: Mapping[str, Any],
     *,
     side: str = "native",
-    against: str | ModuleOp = "model",
+    against: str | Path | ModuleOp = "model",
     trace: bool | None = None,
     rtol: float = 1e-3,
     atol: float = 1e-5,
@@ -35,7 +36,8 @@ def compare(
 
     `left` is a model, run as `side` says; or a program; or a module as `lower` gives it, edited or not, run as `run`
     does it.  `against` is the other way (`model`: the file's own nodes by the reference functions; `graph`, `kernels`,
-    `tensor`; `native`, `unfused`, `plain`; `onnxruntime`), or a module.  The user's `patterns` are on the left only.
+    `tensor`; `native`, `unfused`, `plain`; `onnxruntime`), or a module, or the path of another model, whose own nodes
+    are run.  The user's `patterns` are on the left only.
     `trace` looks at every value whose name both sides have; None does so where an output differs.
 
     Gives `equal`, for each of `outputs` its largest differences, and where an inner value differs, `first`: its name,
@@ -50,7 +52,11 @@ def compare(
         patterns, ops = left.origin.patterns, left.origin.ops
     options: dict[str, Any] = {"threads": threads, "ops": ops, "assume": assume, "exact": exact}
     ours = side_of(left, side, **options, patterns=patterns)
-    theirs = side_of(against, **options) if isinstance(against, ModuleOp) else side_of(model or "", against, **options)
+    if isinstance(against, str):
+        theirs = side_of(model or "", against, **options)
+    else:
+        theirs = side_of(against, "model", **options)
+        model = against if isinstance(against, Path) and model is None else model
     report = compare_outputs(ours.outputs(inputs), theirs.outputs(inputs), rtol=rtol, atol=atol)
     if trace is False or (trace is None and report["equal"]):
         return report
@@ -58,7 +64,8 @@ def compare(
     first, search = first_difference(ours, theirs, inputs, makers, rtol, atol)
     if first is not None:
         report["first"] = first
-        if model is not None and side == "native" and len(first.get("operators", ())) > 1:
+        alike = not isinstance(left, ModuleOp) and side == "native"
+        if alike and model is not None and len(first.get("operators", ())) > 1:
             alone = side_of(model, "unfused", **options, patterns=patterns)
             report["unfused"] = first_difference(alone, theirs, inputs, makers, rtol, atol)[0]
     report["search"] = {**search, "note": note_of(report, search)}

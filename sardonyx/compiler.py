@@ -33,7 +33,7 @@ from .ops import operator_table
 from .options import Options, compiler_digest, tuned_file
 from .pipeline import LEVEL, LEVELS, State, bug
 from .pipeline import run as run_steps
-from .program import Model, Progress
+from .program import Model, Progress, TensorInfo, tensor_info
 from .rewrites.driver import Pattern, apply_patterns
 from .rewrites.infer import infer_shapes as infer_module
 from .rewrites.upgrade import upgrade_opset
@@ -449,6 +449,28 @@ def lowered(state: State, to: str, start: str | None) -> ModuleOp:
     return state.module
 
 
+def read(path: str | Path) -> ModuleOp:
+    """A module from the text of a level, as `sardonyx compile MODEL --emit LEVEL -o FILE` writes it.
+
+    Its weights are found by its own table, relative to the text's folder.  Raises InputError for text that does not
+    parse or verify, ModelError for a file of weights that is missing or has changed.
+    """
+    from .tools.opt import context_of, read_module
+    from .universe import UNIVERSE
+
+    path = Path(path)
+    module = read_module(path, context_of(UNIVERSE))
+    _stores[module] = WeightStore.from_module(module, path.parent), {}
+    return module
+
+
+def inputs_of(module: ModuleOp) -> list[TensorInfo]:
+    """What a module takes."""
+    main = main_of(module)
+    listed = [spec_of(a, f"input_{i}") for i, a in enumerate(main.body.block.args)]
+    return [tensor_info(spec) for spec in listed]
+
+
 def copy_of(module: ModuleOp) -> ModuleOp:
     """A copy of a module, with the same weights and operators at hand."""
     copy = module.clone()
@@ -542,8 +564,13 @@ def emitted(
     target: Target | None = None,
     patterns: Sequence[Pattern] = (),
     ops: Iterable[CustomOperator] = (),
+    weights: Path | None = None,
 ) -> tuple[str, dict[str, float]]:
-    """The text of a level and what each step took; `kernel` picks one kernel's part."""
+    """The text of a level and what each step took; `kernel` picks one kernel's part.
+
+    With `weights` the text has a table of its weights, and what is in no file yet is written there; without, text is
+    for reading only.
+    """
     state = state_of(model, options, target=target, patterns=patterns, ops=ops)
     seconds = {d.step: d.seconds for d in run_steps(state, to="llvm" if level in ("ll", "asm") else level)}
     parts = [op for op in state.module.body.block.ops if kernel is None or name_of(op) == kernel]
@@ -554,4 +581,6 @@ def emitted(
         if level == "asm":
             texts = [assembly(t, state.target) for t in texts]
         return "\n".join(texts), seconds
+    if weights is not None and kernel is None:
+        state.weights.attach(state.module, weights)
     return (str(state.module) if kernel is None else "\n".join(map(str, parts))), seconds

@@ -13,10 +13,11 @@ import stat
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
-from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, ModuleOp
+from xdsl.ir import Attribute, ParametrizedAttribute
 
 from ..dialects.onnx.types import ELEMENT_CODES, ELEMENT_TYPES, WeightAttr, element_bits, element_of_dtype, numpy_dtype
 from ..dialects.onnx.weight_table import WeightRow, WeightTableAttr
@@ -120,13 +121,14 @@ class WeightStore:
     # With the text of a module
 
     def attach(self, module: ModuleOp, blob: Path) -> None:
-        """Gives the module the table of its weights, and writes to `blob` what is in no file yet.
+        """Gives the module the table of the weights that it has, and writes to `blob` what is in no file yet.
 
         Paths in the table are relative to the blob's folder where they are in it.  Reads every weight once.
         """
         rows: list[WeightRow] = []
         folder = blob.parent.resolve()
-        entries = dict(self._entries)
+        used = handles_in(module)
+        entries = {key: entry for key, entry in self._entries.items() if key in used}
         if self.source is not None:
             entries[SOURCE] = _Slice(self.source, 0, len(self.source), 2, (len(self.source),))
         with _Appender(blob) as out:
@@ -174,6 +176,23 @@ class WeightStore:
             if number.isdecimal():
                 store._next = max(store._next, int(number) + 1)
         return store
+
+
+def handles_in(module: ModuleOp) -> set[str]:
+    """The handles of weights in a module's attributes, at any depth."""
+    found: set[str] = set()
+    stack: list[Attribute] = [a for op in module.walk() for a in (*op.properties.values(), *op.attributes.values())]
+    while stack:
+        attribute = stack.pop()
+        if isinstance(attribute, WeightAttr):
+            found.add(attribute.data)
+        elif isinstance(attribute, ArrayAttr):
+            stack.extend(cast("ArrayAttr[Attribute]", attribute).data)
+        elif isinstance(attribute, DictionaryAttr):
+            stack.extend(attribute.data.values())
+        elif isinstance(attribute, ParametrizedAttribute):
+            stack.extend(attribute.parameters)
+    return found
 
 
 class _Appender:

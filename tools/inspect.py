@@ -28,7 +28,7 @@ def inspect_module(module: ModuleOp, *, imported: ModuleOp | None = None, show_d
         },
         "inputs": [describe(a) for a in main.body.block.args],
         "outputs": [describe(v) for v in cast(Operation, main.body.block.last_op).operands],
-        "operators": dict(Counter(operator_name(op) for op in counted.walk() if not isinstance(op, NO_OPERATORS))),
+        "operators": dict(Counter(operator_of_file(op) for op in counted.walk() if not isinstance(op, NO_OPERATORS))),
         "initializers": sum(isinstance(op, onnx.InitializerOp) for op in counted.walk()),
     }
     names = main.attributes.get("onnx.outputs")
@@ -48,6 +48,13 @@ def inspect_module(module: ModuleOp, *, imported: ModuleOp | None = None, show_d
             if not isinstance(op, onnx.InitializerOp) and (name := onnx.value_name(r))
         }
     return report
+
+
+def operator_of_file(op: Operation) -> str:
+    """An operator as the file has it: one of an older form by its own name."""
+    if isinstance(op, onnx.VersionedOp):
+        return onnx.text_of(op.op_type)
+    return operator_name(op)
 
 
 def describe(value: SSAValue) -> dict[str, Any]:

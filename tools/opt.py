@@ -53,8 +53,10 @@ def read_module(file: Path, context: Context) -> ModuleOp:
     try:
         module = Parser(context, file.read_text(), str(file)).parse_module()
         module.verify()
-    except (OSError, UnicodeDecodeError) as e:
-        raise InputError(f"{file}: {e}") from e
+    except OSError as e:
+        raise InputError(f"{file}: cannot be read: {e.strerror}") from e
+    except UnicodeDecodeError as e:
+        raise InputError(f"{file}: is no text: {e}") from e
     except (ParseError, DiagnosticException) as e:
         raise InputError(str(e)) from e
     return module

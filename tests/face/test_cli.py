@@ -12,8 +12,10 @@ import numpy as np
 import onnx
 import pytest
 from click.testing import CliRunner, Result
+from sardonyx.runtime.errors import InputError
 
 from sardonyx.cli import cli
+from sardonyx.compiler import read
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 BLOCK = """
@@ -58,7 +60,9 @@ def test_run(digits: Path, tmp_path: Path) -> None:
     assert np.load(tmp_path / "out.npz")["probabilities"].shape == (4, 10)
     np.save(tmp_path / "x.npy", np.zeros((2, 1, 8, 8), np.float32))
     found = json.loads(invoke("run", digits, "--input", f"image=@{tmp_path / 'x.npy'}", "--json").output)
-    assert found["probabilities"].startswith("float32[2, 10]")
+    row = found["probabilities"]
+    assert (row["dtype"], row["shape"], len(row["first"])) == ("float32", [2, 10], 6)
+    assert 0 <= row["min"] <= row["first"][0] <= row["max"] <= 1
 
 
 @pytest.mark.parametrize(
@@ -174,3 +178,41 @@ print(time.perf_counter() - began)
         assert done.returncode == 0, done.stderr
         times.append(float(done.stdout))
     assert min(times) < 0.5, times
+
+
+@pytest.mark.parametrize("level", ["graph", "kernels", "tensor", "loops", "schedule", "llvm"])
+def test_the_text_of_a_level_runs_in_another_process(
+    level: str, model: Callable[..., onnx.ModelProto], tmp_path: Path
+) -> None:
+    """Weights that passes computed are beside the text; those of the model are found in it."""
+    rng = np.random.default_rng(0)
+    made = model(
+        "g (float[N, 20] x) => (float[N, 8] z) { t = Transpose(w) m = MatMul(x, t) r = Relu(m) z = Add(r, b) }"
+    )
+    made.graph.initializer.append(onnx.numpy_helper.from_array(rng.random((8, 20), np.float32), "w"))
+    made.graph.initializer.append(onnx.numpy_helper.from_array(rng.random((1, 8), np.float32), "b"))
+    onnx.save(made, tmp_path / "m.onnx")
+    text = tmp_path / "text" / f"{level}.mlir"
+    text.parent.mkdir()
+    invoke("compile", tmp_path / "m.onnx", "--emit", level, "-o", text)
+    assert text.with_name(f"{level}.mlir.weights").exists()  # the transposed weight at least
+    done = sardonyx("run", text, "--size", "N=3", "--output", tmp_path / "out.npz", "--json")
+    assert done.returncode == 0, done.stderr
+    invoke("run", tmp_path / "m.onnx", "--size", "N=3", "--output", tmp_path / "want.npz")
+    want, got = np.load(tmp_path / "want.npz")["z"], np.load(tmp_path / "out.npz")["z"]
+    np.testing.assert_allclose(got, want, rtol=1e-5)
+    found = json.loads(invoke("compare", text, "--with", tmp_path / "m.onnx", "--trace", "--json").output)
+    assert found["equal"] and found["search"]["compared"] > 0
+
+
+def test_files_that_cannot_be_written(digits: Path, tmp_path: Path) -> None:
+    for arguments in (
+        ("run", digits, "--output"),
+        ("compile", digits, "--emit", "graph", "-o"),
+        ("infer", digits, "-o"),
+    ):
+        done = sardonyx(*arguments, tmp_path / "nowhere" / "out")
+        assert done.returncode == 3 and done.stderr.endswith("No such file or directory\n"), done.stderr
+        assert done.stderr.startswith("error: ")
+    with pytest.raises(InputError, match=r"none.mlir: cannot be read: No such file"):
+        read(tmp_path / "none.mlir")

@@ -33,7 +33,8 @@ def catalog() -> list[dict[str, Any]]:
     """The models: id, wheel (package, version), path inside of it, digest, license, and inputs to run it on.
 
     An input is [dtype, shape] or [dtype, shape, least, greatest], the range of its random values.  Results agree within
-    `atol` + 1e-3 of the value, or where the model is quantized dynamically have at least the cosine `cosine`.
+    `atol` + 1e-3 of the value, or where the model is quantized dynamically have at least the cosine `cosine`.  `assume`
+    has the facts on sizes without which a model has values of a rank that is not known when it is compiled.
     """
     return json.loads(CATALOG.read_text())
 

@@ -86,8 +86,8 @@ def test_a_model_is_right_and_its_bits_are_always_the_same(name: str) -> None:
     import onnxruntime
 
     path, entry = model_of(name)
-    feeds = feeds_of(entry)
-    program = sx.compile(path, threads=1)
+    feeds, assume = feeds_of(entry), entry.get("assume", ())
+    program = sx.compile(path, threads=1, assume=assume)
     outputs = program(feeds)
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
@@ -95,7 +95,8 @@ def test_a_model_is_right_and_its_bits_are_always_the_same(name: str) -> None:
     want = dict(zip([o.name for o in session.get_outputs()], session.run(None, feeds), strict=True))
     for key, value in want.items():
         assert_close(outputs[key], value, entry)
-    for other in (sx.compile(path, threads=2), sx.compile(path, threads=1, fuse=False)):
+    for options in ({"threads": 2}, {"threads": 1, "fuse": False}):
+        other = sx.compile(path, assume=assume, **options)
         again = other(feeds)
         for key, value in outputs.items():
             assert bits(again[key]) == bits(value), key
@@ -105,8 +106,8 @@ def test_a_model_is_right_and_its_bits_are_always_the_same(name: str) -> None:
 @pytest.mark.parametrize("name", ENTRIES)
 def test_a_model_touches_the_arena_that_is_planned(name: str) -> None:
     path, entry = model_of(name)
-    feeds = feeds_of(entry)
-    program = sx.compile(path, threads=1)
+    feeds, assume = feeds_of(entry), entry.get("assume", ())
+    program = sx.compile(path, threads=1, assume=assume)
     peak = planned(program, **symbols_of(program, feeds))
     used = touched(program, feeds)
     assert used <= peak
