@@ -12,6 +12,7 @@ import pytest
 from sardonyx.dialects import kernel
 from sardonyx.dialects.dims import ShapeAttr, as_dim
 from sardonyx.dialects.target import AVX2, Target
+from sardonyx.lowering.choices import Given
 from sardonyx.lowering.kernels import conv_plan, winograd
 from sardonyx.lowering.kernels.packing import pack_conv, pack_winograd
 from sardonyx.lowering.kernels.register_tile import Products, RegisterTile
@@ -246,9 +247,9 @@ def test_bits_do_not_depend_on_the_tile(monkeypatch: pytest.MonkeyPatch) -> None
     results: list[np.ndarray] = []
     for rows, vectors, pixels in ((8, 3, False), (13, 2, False), (14, 2, True), (5, 1, True)):
 
-        def choose(c: Convolution, p: Products, t: Target) -> conv_plan.ConvPlan:
+        def choose(c: Convolution, p: Products, t: Target, given: Given) -> conv_plan.ConvPlan:
             tile = RegisterTile(rows, vectors, t.lanes(4))  # noqa: B023
-            return conv_plan.plan_of(c, p, t, tile, pixels)  # noqa: B023
+            return conv_plan.plan_of(c, p, t, tile, pixels, given)  # noqa: B023
 
         monkeypatch.setattr("sardonyx.lowering.kernels.conv.choose", choose)
         results.append(run(case))
