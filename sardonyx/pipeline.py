@@ -47,6 +47,7 @@ from .rewrites.driver import ORIGIN, Pattern, apply_patterns, origins_of
 from .rewrites.infer import infer_shapes
 from .rewrites.infer.materialize import told_by
 from .rewrites.infer.walk import RANK_FROM_DATA, set_type
+from .rewrites.integer_products import use_integer_products
 from .rewrites.learning import rewrite_learning
 from .rewrites.outline import outline
 from .rewrites.simplify import simplify
@@ -195,6 +196,12 @@ def check_assumptions(state: State) -> None:
         if unknown := sorted(assumed_symbols(op) - bound.keys()):
             known = ", ".join(bound) or "none"
             raise InputError(f"assume={op.condition.data!r}: the model has no symbol {unknown[0]!r}, but {known}")
+
+
+def _integer_products(state: State) -> None:
+    """Not part of simplification: it must see constants before they are folded, and models stay as they are written."""
+    if not state.options.exact:
+        use_integer_products(state.module, state.weights)
 
 
 def _simplify(state: State) -> None:
@@ -346,6 +353,7 @@ PIPELINE: tuple[Stage, ...] = (
             ("check-operators", _check_operators),
             ("infer-shapes", _infer),
             ("expand-operators", _expand),
+            ("integer-products", _integer_products),
             ("simplify", _simplify),
             ("widen-half", _widen),
             ("patterns", _user_patterns),
@@ -373,6 +381,9 @@ ORDER = (
     ("upgrade-opset", "infer-shapes", "shape rules know one opset"),
     ("infer-shapes", "expand-operators", "whether axes are data is asked of values"),
     ("expand-operators", "simplify", "rules ask for dims, and see the operators that are left"),
+    ("expand-operators", "integer-products", "operators that expand may be products of bytes"),
+    ("infer-shapes", "integer-products", "rules ask for dims and element types"),
+    ("integer-products", "simplify", "weights that are dequantized are folded to floats"),
     ("infer-shapes", "simplify", "rules ask for dims"),
     ("infer-shapes", "bodies", "a body depends on element types"),
     ("simplify", "bodies", "rules for graphs need not know bodies of scalars"),

@@ -96,7 +96,11 @@ def known_number(op: kernel.TemplateOp, formal: int) -> float | None:
     if place is None:
         return 0
     values = constant_elements(op.inputs[place])
-    return float(values[0]) if values and all(v == values[0] for v in values) else None
+    if not values or any(v != values[0] for v in values):
+        return None
+    kind = formal_kind(op, formal)
+    # types have no sign at this level, so attributes hold the numbers of signed ones
+    return float(int(values[0]) % (1 << kind.bits) if kind.kind == "u" else values[0])
 
 
 def formal_kind(op: kernel.TemplateOp, formal: int) -> Element:
