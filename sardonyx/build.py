@@ -31,6 +31,7 @@ from .dialects.kernel import CallOp, TemplateOp
 from .dialects.onnx.model import main_of
 from .dialects.target import Target
 from .lowering.choices import SCHEDULE, Number, ScheduleError, schedule_of
+from .lowering.fast_math import FAST_MATH
 from .lowering.kernels import TEMPLATES
 from .lowering.loops import lower_to_loops
 from .lowering.prepack import PACKED, Layout, apply_packing, choose_packing, pack, packed_attribute, packed_layouts
@@ -318,7 +319,7 @@ def object_key(kernel: Operation, target: Target) -> str:
     key = kernel.attributes["kernel.key"]
     assert isinstance(key, StringAttr)
     below = "" if isinstance(kernel, FuncOp) and not is_lowered(kernel) else str(kernel)  # may be edited by hand
-    given = "" if below else kernel.attributes.get(SCHEDULE)
+    given = "" if below else f"{kernel.attributes.get(SCHEDULE)} {FAST_MATH in kernel.attributes}"
     text = f"{key.data} {kernel.attributes.get(PACKED)} {given} {below} {target} {compiler_digest()}"
     return hashlib.sha256(text.encode()).hexdigest()
 

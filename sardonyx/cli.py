@@ -40,6 +40,7 @@ def compile_options(command: Command) -> Command:
         click.option("--assume", multiple=True, metavar="FACT", help='A guarded fact on sizes, such as "S == T".'),
         click.option("--no-fuse", is_flag=True, help="One kernel for each operator."),
         click.option("--exact", is_flag=True, help="No rewrite that changes rounding."),
+        click.option("--fast-math", is_flag=True, help="A product and a sum of different operators round once."),
         click.option("--precision", default="f32", show_default=True, help="f32, f32-amx3, f32-amx6 or bf16."),
         click.option("--schedule", type=click.Path(path_type=Path), metavar="FILE",
                      help="Choices for kernels, as JSON: {kernel: {part: {choice: number}}}."),
@@ -61,6 +62,7 @@ def compiled(model: Path, options: dict[str, Any], *, timed: bool = False) -> Pr
             assume=options.get("assume") or (),
             fuse=not options.get("no_fuse"),
             exact=bool(options.get("exact")),
+            fast_math=bool(options.get("fast_math")),
             precision=options.get("precision", "f32"),
             schedule=options.get("schedule"),
             tuned=not options.get("no_tuned"),
@@ -171,7 +173,8 @@ def compile_command(
 
     choices = Options(
         assume=options["assume"], fuse=not options["no_fuse"], exact=options["exact"],
-        precision=options["precision"], schedule=normal_schedule(options["schedule"]),
+        fast_math=options["fast_math"], precision=options["precision"],
+        schedule=normal_schedule(options["schedule"]),
     )  # fmt: skip
     beside = output.with_name(f"{output.name}.weights") if output is not None else None
     text, seconds = emitted(model, level, choices, kernel=kernel_name, weights=beside)

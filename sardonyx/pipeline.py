@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import gettempdir
 
-from xdsl.dialects.builtin import ModuleOp, StringAttr, TensorType
+from xdsl.dialects.builtin import ModuleOp, StringAttr, TensorType, UnitAttr
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Block, Operation
 
@@ -36,6 +36,7 @@ from .dialects.onnx.model import main_of
 from .dialects.target import Target, TargetAttr
 from .frontend.unsupported import unsupported
 from .lowering.choices import Schedule
+from .lowering.fast_math import FAST_MATH
 from .lowering.schedule import ScratchNeed, schedule
 from .lowering.tensor import attach_bodies, lower_to_tensor
 from .options import Options
@@ -264,6 +265,12 @@ def _outline(state: State) -> None:
         hosted.update(found)
 
 
+def _fast_math(state: State) -> None:
+    """A mark on each kernel, which its lowering obeys and which is part of its object's key."""
+    for kernel in state.kernels() if state.options.fast_math else ():
+        kernel.attributes[FAST_MATH] = UnitAttr()
+
+
 def _schedules(state: State) -> None:
     """Choices that are given, by the caller or by the tuner, onto their kernels."""
     kernels, keys = state.kernels(), dict[str, str]()
@@ -363,7 +370,9 @@ PIPELINE: tuple[Stage, ...] = (
         ),
         GRAPH,
     ),
-    Stage("kernels", (("outline-kernels", _outline), ("apply-schedules", _schedules)), KERNELS),
+    Stage(
+        "kernels", (("outline-kernels", _outline), ("fast-math", _fast_math), ("apply-schedules", _schedules)), KERNELS
+    ),
     Stage("tensor", (("lower-to-tensor", _tensor),), TENSOR),
     Stage("loops", (("prepack", _prepack), ("lower-to-loops", _loops)), LOOPS),
     Stage("schedule", (("schedule", _schedule),), LOOPS),
@@ -393,6 +402,7 @@ ORDER = (
     ("lower-trees", "outline-kernels", "kernels take data by operands only"),
     ("bodies", "outline-kernels", "what has a body is taken into kernels"),
     ("simplify", "outline-kernels", "fusion sees one spelling of each computation"),
+    ("outline-kernels", "fast-math", "kernels are marked"),
     ("outline-kernels", "apply-schedules", "choices are given for kernels, by name or key"),
     ("apply-schedules", "prepack", "the layout of weights follows from choices"),
     ("lower-to-loops", "schedule", "kernels have reported their scratch"),

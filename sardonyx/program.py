@@ -202,14 +202,17 @@ def compile(
     """Compiles a model (a path, bytes, or a ModelProto) for this machine, or loads it from the cache.
 
     `dims` gives ranges of symbols, `assume` facts on them; both become guards.  `exact` leaves out every rewrite that
-    changes rounding.  `precision` is one of `sardonyx.precision.NEEDS`.  `schedule` gives choices of kernels (a mapping
-    `{kernel: {part: {choice: number}}}`, or a JSON file of it) in place of the cost model's; `tuned` takes those that
-    `sardonyx tune` found on this machine.  Neither changes a result.  `timed` makes a program that can note the time of
-    each call of a kernel, which `sardonyx profile` shows.  `patterns` are rewrites to run after ours, and `ops` the
-    user's own operators (`sx.op`, `sx.pointwise`); with either, only single kernels are cached.  `threads` counts the
-    caller; the default is one for each core.  Raises ModelError for a model that is wrong, UnsupportedError naming
-    every operator that we lack.
+    changes rounding; `fast_math` joins products and sums of different operators (see docs/numerics.md).  `precision` is
+    one of `sardonyx.precision.NEEDS`.  `schedule` gives choices of kernels (a mapping `{kernel: {part: {choice:
+    number}}}`, or a JSON file of it) in place of the cost model's; `tuned` takes those that `sardonyx tune` found on
+    this machine.  Neither changes a result.  `timed` makes a program that can note the time of each call of a kernel,
+    which `sardonyx profile` shows.  `patterns` are rewrites to run after ours, and `ops` the user's own operators
+    (`sx.op`, `sx.pointwise`); with either, only single kernels are cached.  `threads` counts the caller; the default is
+    one for each core.  Raises ModelError for a model that is wrong, UnsupportedError naming every operator that we
+    lack.
     """
+    if exact and fast_math:
+        raise InputError("exact keeps every rounding and fast_math drops some: only one of them can be")
     options = Options(
         dims=tuple((name, low, high) for name, (low, high) in sorted((dims or {}).items())),
         assume=tuple(assume),

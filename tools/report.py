@@ -30,7 +30,8 @@ def render(report: dict[str, Any], kernels: bool = False) -> str:
         lines.append("guards:")
         lines.extend(f"  {g['condition']}  {g['why']}" for g in report["guards"])
     if "options" in report:
-        lines.append(f"precision: {report['options']['precision']}")
+        fast = "; fast math: a product and a sum of different operators round once" * report["options"]["fast_math"]
+        lines.append(f"precision: {report['options']['precision']}{fast}")
     if "memory" in report:
         lines.append(f"arena: {report['memory']['arena']} bytes")
     lines.append(f"hosted: {', '.join(report['hosted']) if report['hosted'] else 'none, every operator is native'}")

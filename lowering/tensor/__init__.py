@@ -18,6 +18,7 @@ from ...dialects.dims import ShapeAttr, dims_of
 from ...dialects.kernel import operators_of
 from ...semantics.known import constant_value
 from ..choices import SCHEDULE
+from ..fast_math import FAST_MATH, use_fast_math
 from .arithmetic import ARITHMETIC
 from .casts import CASTS
 from .custom import CUSTOM, attach_bodies
@@ -173,6 +174,9 @@ def _build(kernel: func.FuncOp, reader: Reader, extra: Sequence[Node]) -> func.F
     result.attributes["kernel.arg_dims"] = ArrayAttr([ShapeAttr(leaf.dims) for leaf in leaves])
     if (given := kernel.attributes.get(SCHEDULE)) is not None:
         result.attributes[SCHEDULE] = given
+    if FAST_MATH in kernel.attributes:
+        result.attributes[FAST_MATH] = kernel.attributes[FAST_MATH]
+        use_fast_math(result.body.block)
     return result
 
 
