@@ -78,6 +78,23 @@ class MeasureJob:
         return measure(self)
 
 
+@dataclass(frozen=True)
+class MeasureJobs:
+    """Several such jobs one after the other, in one worker: starting one takes longer than a short measurement."""
+
+    jobs: tuple[MeasureJob, ...]
+
+    def run(self) -> list[list[Timing] | Error]:
+        """For each job its timings, or its error."""
+        found: list[list[Timing] | Error] = []
+        for job in self.jobs:
+            try:
+                found.append(job.run())
+            except Error as e:
+                found.append(e)
+        return found
+
+
 def measure(job: MeasureJob) -> list[Timing]:
     """What `MeasureJob.run` gives."""
     programs: list[LoadedProgram | str] = []

@@ -22,7 +22,7 @@ from .compiler import host_target, lowered, state_of
 from .dialects.kernel import CallOp
 from .lowering.choices import Given, Schedule, merged
 from .lowering.variants import variants
-from .measure import MeasureJob, Timing
+from .measure import MeasureJob, MeasureJobs, Timing
 from .options import Options, tuned_file
 from .program import Model
 from .runtime.errors import Error, InputError
@@ -32,7 +32,7 @@ from .schedules import tuned_key
 from .semantics.known import constant_value
 from .semantics.weights import WeightStore
 from .tools.feeds import DEFAULT_SIZE, symbol_sizes
-from .workers import Executor, InProcess
+from .workers import Executor, InProcess, WorkerDied
 
 Progress: TypeAlias = Callable[[str, int, int], None]
 GAIN = 0.03
@@ -41,6 +41,8 @@ SENT_ELEMENTS = 4096
 """Constants of floats above this size are measured with random numbers in their place."""
 FIRST_SECONDS, ROUND_SECONDS = 0.05, 0.6
 """How long the first measurement of a kernel takes, and a round of its variants."""
+TOGETHER = 8
+"""Kernels that are measured first by one worker."""
 
 
 @dataclass
@@ -133,6 +135,8 @@ class Tuner:
     exact: bool
     rows: list[KernelRow] = field(default_factory=list[KernelRow])
     jobs: dict[str, MeasureJob] = field(default_factory=dict[str, MeasureJob])
+    chosen: dict[str, Schedule] = field(default_factory=dict[str, Schedule])
+    """What the cost model chose, by the kernel's key."""
 
     def add(
         self,
@@ -157,12 +161,19 @@ class Tuner:
 
     def measure_defaults(self) -> None:
         """Every kernel as the cost model has it, and its part of the time of all."""
-        futures = [(row, self.workers.submit(self.jobs[row.key])) for row in self.rows]
-        self.chosen: dict[str, Schedule] = {}
-        for number, (row, future) in enumerate(futures):
-            self.report("measure", number, len(futures))
-            timings = self.result(row, future)
-            if timings:
+        groups = [self.rows[at : at + TOGETHER] for at in range(0, len(self.rows), TOGETHER)]
+        futures = [self.workers.submit(MeasureJobs(tuple(self.jobs[row.key] for row in g))) for g in groups]
+        for number, (group, future) in enumerate(zip(groups, futures, strict=True)):
+            self.report("measure", number * TOGETHER, len(self.rows))
+            try:
+                found = future.result()
+            except WorkerDied:  # one of them is to blame
+                alone = [self.workers.submit(MeasureJobs((self.jobs[row.key],))) for row in group]
+                found = [one_result(f) for f in alone]
+            for row, timings in zip(group, found, strict=True):
+                if isinstance(timings, Error):
+                    row.error = str(timings).splitlines()[0]
+                    continue
                 row.default = row.best = timings[0].seconds
                 self.chosen[row.key] = timings[0].choices
         total = sum((r.default or 0) * r.calls for r in self.rows) or 1.0
@@ -225,6 +236,14 @@ class Tuner:
             return []
 
 
+def one_result(future: Future[list[list[Timing] | Error]]) -> list[Timing] | Error:
+    """The result of one job in a worker of its own."""
+    try:
+        return future.result()[0]
+    except Error as e:
+        return e
+
+
 def size_at(dim: Any, bound: Mapping[str, int]) -> int:
     """A size of a call, symbols that nothing is known of being 3."""
     return max(0, dim.evaluate({s: bound.get(s, DEFAULT_SIZE) for s in dim.symbols}))
@@ -251,5 +270,8 @@ def render_tuning(report: Mapping[str, Any]) -> str:
             f" {row['gain']:6.2f}  {kept or '-'}{'  (' + row['error'] + ')' if row['error'] else ''}"
         )
         lines.extend(f"    REJECTED, other bits: {r['schedule']}" for r in row["rejected"])
-    lines.append(f"kept in {report['file']}" if report["file"] else "not kept: the caches are off")
+    if not any(row["schedule"] for row in report["kernels"]):
+        lines.append("nothing was faster than what the cost model chose")
+    else:
+        lines.append(f"kept in {report['file']}" if report["file"] else "not kept")
     return "\n".join(lines)

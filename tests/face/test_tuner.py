@@ -20,10 +20,10 @@ from sardonyx.runtime.tuned import forget_tuned, load_tuned, store_tuned
 import sardonyx as sx
 from sardonyx.cli import cli
 from sardonyx.compiler import host_target
-from sardonyx.measure import MeasureJob, Timing
+from sardonyx.measure import MeasureJob, MeasureJobs, Timing
 from sardonyx.options import tuned_file
 from sardonyx.tuner import render_tuning, tune
-from sardonyx.workers import Executor, InProcess, Processes
+from sardonyx.workers import Executor, InProcess, Processes, WorkerDied
 
 Maker = Callable[..., onnx.ModelProto]
 PRODUCT = "g (float[N, 900] a, float[900, 40] b) => (float[N, 40] y) { y = MatMul(a, b) }"
@@ -44,9 +44,10 @@ class Recorder(Executor):
         self.change = change
 
     def submit(self, job: Any) -> Future[Any]:
-        self.jobs.append(job)
+        several = isinstance(job, MeasureJobs)
+        self.jobs += job.jobs if several else [job]
         future: Future[Any] = Future()
-        future.set_result([self.change(t) for t in job.run()])
+        future.set_result(job.run() if several else [self.change(t) for t in job.run()])
         return future
 
 
@@ -174,13 +175,31 @@ def test_a_kernel_that_fails_has_its_reason_in_the_report(model: Maker) -> None:
     class Failing(InProcess):
         def submit(self, job: Any) -> Future[Any]:
             future: Future[Any] = Future()
-            future.set_exception(sx.UnsupportedError("no such machine"))
+            future.set_result([sx.UnsupportedError("no such machine")])
             return future
 
     report = tune(model(PRODUCT), budget=5, sizes=["N=4"], workers=Failing(), keep=False)
     [row] = report["kernels"]
     assert row["default"] is None and row["error"] == "no such machine"
     assert "not measured: no such machine" in render_tuning(report)
+
+
+def test_a_crash_of_one_kernel_leaves_the_others(model: Maker) -> None:
+    class Crashing(InProcess):
+        """Dies whenever the product is among the kernels."""
+
+        def submit(self, job: Any) -> Future[Any]:
+            if any("onnx.MatMul" in one.text for one in job.jobs):
+                future: Future[Any] = Future()
+                future.set_exception(WorkerDied("a worker died: SIGSEGV"))
+                return future
+            return super().submit(job)
+
+    text = "g (float[4, 8] a, float[8, 8] b) => (float[4, 8] y) { t = Softmax(a) y = MatMul(t, b) }"
+    report = tune(model(text), budget=0, workers=Crashing(), keep=False)
+    rows = {row["name"]: row for row in report["kernels"]}
+    assert rows["softmax_0"]["default"] and not rows["softmax_0"]["error"]
+    assert rows["matmul_0"]["default"] is None and rows["matmul_0"]["error"] == "a worker died: SIGSEGV"
 
 
 def test_the_command(model: Maker, tmp_path: Path) -> None:
