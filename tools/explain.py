@@ -153,9 +153,10 @@ def explain_pairs(main: FuncOp) -> list[dict[str, Any]]:
         for producer in producers_of(consumer):
             entry: dict[str, Any] = {"producer": place[producer], "consumer": place[consumer]}
             if producer.parent is not consumer.parent:
-                entry |= {"reason": Reason.CONTROL.name.lower(), "why": Reason.CONTROL.value}
+                entry |= plain_reason(Reason.CONTROL)
             else:
-                entry |= reasons[number_of(producer)]
+                # without a decision of its own: a view from the border of a third kernel stands between them
+                entry |= reasons.get(number_of(producer)) or plain_reason(Reason.MOVEMENT)
             pairs.append(entry)
     return pairs
 
@@ -199,6 +200,11 @@ def explain_versions(module: ModuleOp, main: FuncOp) -> Iterator[dict[str, Any]]
                 for region in (op.then_branch, op.else_branch)
             )
             yield {"condition": condition.data, "holds": holds, "otherwise": otherwise}
+
+
+def plain_reason(reason: Reason) -> dict[str, str]:
+    """A reason that no fact would turn."""
+    return {"reason": reason.name.lower(), "why": reason.value}
 
 
 def number_of(call: kernel.CallOp) -> int:

@@ -51,6 +51,11 @@ MODELS = {
         "else_branch = b () => (float[S, 8] q) { q = Abs (e) }> }",
         set[str](),
     ),
+    "a view that kernels share": (
+        "(float[S, 8] x, float[1, 8] w, float[8, 4] k) => (float[1, 8] y, float[1, 4] u) {"
+        "r = ReduceSum <keepdims = 0> (x, zero) v = Unsqueeze (r, zero) y = Mul (v, w) u = MatMul (v, k) }",
+        set[str](),
+    ),
     "products in a row": (
         "(float[S, 8] x, float[8, 8] v, float[8, 8] w) => (float[S, 8] y) { m = MatMul (x, v) y = MatMul (m, w) }",
         set[str](),
