@@ -25,9 +25,11 @@ from ..runtime.abi import (
     Slot,
     TimeWord,
 )
+from ..runtime.errors import UnsupportedError
 from ..runtime.manifest import Check, Host
 from ..semantics.facts import Condition
 from .build import declare, module_of
+from .dims import floordiv_nonzero
 from .entry_sizes import Sizes, bare_symbol
 from .entry_values import (
     Entry,
@@ -330,15 +332,37 @@ class EntryBuilder:
             self.guard(in_range, "guard", f"input {escaped(place)} has size {{0}}, out of range", [size])
             self.bound_at[symbol] = f"the size of {place}"
             self.sizes.bind(symbol, size)
+        self._solve_sizes(rest)
         for place, dim, size in rest:
             if unbound := self.sizes.unbound(dim):
-                raise EntryError(f"{place} is '{dim}', but {', '.join(unbound)} stands alone nowhere")
+                named = ", ".join(unbound)
+                raise UnsupportedError(f"input {place} is '{dim}', but no size of an input tells {named} by itself")
             expected = self.size(dim)
             symbolic = "" if dim.is_const else f"{dim} = "
             known = self.where(Condition(dim, "==", dim))
             where = f" ({known})" if known else ""
             message = f"input {escaped(place)} has size {{0}}, expected {escaped(symbolic)}{{1}}{escaped(where)}"
             self.guard(b.icmp("eq", size, expected), "guard", message, [size, expected])
+
+    def _solve_sizes(self, axes: Sequence[tuple[str, Dim, SSAValue]]) -> None:
+        """Binds symbols that stand alone nowhere by sizes that are linear in them: half of `2*s`; the check follows."""
+        b = self.b
+        waiting = [axis for axis in axes if self.sizes.unbound(axis[1])]
+        while waiting:
+            for place, dim, size in waiting:
+                found = solved_for(dim, self.sizes.unbound(dim))
+                if found is None:
+                    continue
+                symbol, factor, others = found
+                value = floordiv_nonzero(b, b.sub(size, self.size(others)), b.int(factor))
+                in_range = b.icmp("ult", value, b.int(SIZE_LIMIT))
+                self.guard(in_range, "guard", f"input {escaped(place)} has size {{0}}, out of range", [size])
+                self.bound_at[symbol] = f"the size that {dim}, {place}, tells"
+                self.sizes.bind(symbol, value)
+                break
+            else:
+                return
+            waiting = [axis for axis in waiting if self.sizes.unbound(axis[1])]
 
     def _reserve_arena(self) -> None:
         b = self.b
@@ -548,3 +572,15 @@ def time_noted() -> Operation:
     b.at(done)
     b.ret(b.int32(0))
     return b.func
+
+
+def solved_for(dim: Dim, unbound: Sequence[str]) -> tuple[str, int, Dim] | None:
+    """(symbol, factor, others) where the size is `factor*symbol + others`, with one symbol that is not known."""
+    if len(unbound) != 1:
+        return None
+    (symbol,) = unbound
+    others = dim.subs({symbol: 0})
+    factor = (dim - others).divide_exactly(Dim.symbol(symbol))
+    if factor is None or not factor.is_const or factor.value <= 0:
+        return None
+    return symbol, factor.value, others

@@ -12,6 +12,7 @@ from xdsl.ir import Operation, SSAValue
 
 from ..dialects import dims, onnx
 from ..dialects.dims import dims_of
+from ..semantics.conditions import Condition, broadcast_pair
 from .explain import main_of, operator_name
 
 NO_OPERATORS = (FuncOp, ReturnOp, onnx.InitializerOp, onnx.YieldOp, dims.AssumeOp, dims.BindOp, dims.TensorOp)
@@ -36,10 +37,10 @@ def inspect_module(module: ModuleOp, *, imported: ModuleOp | None = None, show_d
         entry["name"] = str(onnx.plain(name))
     if show_dims:
         report["symbols"] = symbols(main)
+        guards = [op for op in main.walk() if isinstance(op, dims.AssumeOp)]
+        report["equalities"] = [op.condition.data for op in guards if is_equality(op.condition.data)]
         report["guards"] = [
-            {"condition": op.condition.data, "why": op.why.data if op.why else ""}
-            for op in main.walk()
-            if isinstance(op, dims.AssumeOp)
+            {"condition": condition_text(op.condition.data), "why": op.why.data if op.why else ""} for op in guards
         ]
         report["values"] = {
             name: str(r.type)
@@ -55,6 +56,20 @@ def operator_of_file(op: Operation) -> str:
     if isinstance(op, onnx.VersionedOp):
         return onnx.text_of(op.op_type)
     return operator_name(op)
+
+
+def is_equality(condition: str) -> bool:
+    """Whether a guard makes two sizes one; a remainder of 0 and sizes that broadcast do not."""
+    if broadcast_pair(condition) is not None:
+        return False
+    parsed = Condition.parse(condition)
+    return parsed.op == "==" and "%" not in condition
+
+
+def condition_text(condition: str) -> str:
+    """A guard as people read it."""
+    pair = broadcast_pair(condition)
+    return condition if pair is None else f"{pair[0]} == {pair[1]}, or one of them is 1"
 
 
 def describe(value: SSAValue) -> dict[str, Any]:
@@ -99,6 +114,9 @@ def render_inspection(report: Mapping[str, Any]) -> str:
     if "symbols" in report:
         lines.append("symbols:")
         lines.extend(f"  {name}: {where}" for name, where in report["symbols"].items())
+        if report["equalities"]:
+            lines.append("equalities:")
+            lines.extend(f"  {text}" for text in report["equalities"])
         lines.append("guards:" if report["guards"] else "guards: none")
         lines.extend(f"  {g['condition']}  {g['why']}" for g in report["guards"])
     return "\n".join(lines)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from entry_harness import ADD, CONCAT, NEGATE, PICK, load
 from sardonyx.codegen.entry import EntryError
-from sardonyx.runtime.errors import CompilerBug, InputError
+from sardonyx.runtime.errors import CompilerBug, InputError, UnsupportedError
 
 N = 'tensor<?xf32, #dims.shape<"N">>'
 BINARY = f"({N}, {N}) -> {N}"
@@ -60,10 +60,24 @@ def test_expressions_and_numbers_of_input_types_are_checked() -> None:
         program(f32(1, 2), np.zeros(4, np.float32), three[:2])
 
 
-def test_a_symbol_that_stands_alone_nowhere_is_a_bug() -> None:
-    double = 'tensor<?xf32, #dims.shape<"2*N">>'
-    with pytest.raises(EntryError, match="N stands alone nowhere"):
-        load(main(f"func.return %x : {double}", f"%x: {double}", double, arena="0"))
+def test_a_size_that_is_linear_in_a_symbol_tells_it() -> None:
+    double, more = ('tensor<?xf32, #dims.shape<"2*N">>', 'tensor<?xf32, #dims.shape<"3*M + N + 1">>')
+    program = load(main(f"func.return %y : {more}", f"%x: {double}, %y: {more}", more, arena="0",
+                        names='onnx.inputs = ["x", "y"]'))  # fmt: skip
+    assert program(np.zeros(4, np.float32), np.ones(9, np.float32))["y"].shape == (9,)
+    assert program(np.zeros(0, np.float32), np.ones(1, np.float32))["y"].shape == (1,)
+    with pytest.raises(InputError, match=r"input 'x' axis 0 has size 5, expected 2\*N = 4"):
+        program(np.zeros(5, np.float32), np.ones(9, np.float32))
+    with pytest.raises(InputError, match=r"input 'y' axis 0 has size 8, expected 3\*M \+ N \+ 1 = 6"):
+        program(np.zeros(4, np.float32), np.ones(8, np.float32))
+    with pytest.raises(InputError, match=r"input 'y' axis 0 has size 2, out of range"):
+        program(np.zeros(4, np.float32), np.ones(2, np.float32))
+
+
+def test_a_symbol_that_no_size_tells_is_not_supported() -> None:
+    half = 'tensor<?xf32, #dims.shape<"N//2">>'
+    with pytest.raises(UnsupportedError, match="no size of an input tells N by itself"):
+        load(main(f"func.return %x : {half}", f"%x: {half}", half, arena="0"))
 
 
 def test_outputs_that_are_inputs_views_or_twice_the_same_are_copies() -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import onnx
+import onnx.parser
 import pytest
 from click.testing import CliRunner, Result
 from sardonyx.runtime.errors import InputError
@@ -216,3 +217,12 @@ def test_files_that_cannot_be_written(digits: Path, tmp_path: Path) -> None:
         assert done.stderr.startswith("error: ")
     with pytest.raises(InputError, match=r"none.mlir: cannot be read: No such file"):
         read(tmp_path / "none.mlir")
+
+
+def test_inspect_lists_what_sizes_must_be(tmp_path: Path) -> None:
+    text = "(float[A, B] x, float[C, B] w, float[D, E] v) => (float[n, m] y) { z = Add(x, w) y = MatMul(z, v) }"
+    model = onnx.parser.parse_model(f'<ir_version: 9, opset_import: ["" : 20]> g {text}')
+    onnx.save(model, tmp_path / "m.onnx")
+    found = json.loads(invoke("inspect", tmp_path / "m.onnx", "--dims", "--json").output)
+    assert found["equalities"] == ["B == D"]
+    assert "A == C, or one of them is 1" in [g["condition"] for g in found["guards"]]
