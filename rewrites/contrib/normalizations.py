@@ -68,6 +68,21 @@ def embed_layer_normalization(b: Expansion) -> Results:
     return [y, mask_index(b, words, b.at(7)) if b.used(MASK_INDEX) else None, total]
 
 
+def quantized_embed_layer_normalization(b: Expansion) -> Results:
+    """EmbedLayerNormalization with tables, scale and bias quantized, each by one scale and zero point."""
+    b.known("epsilon")
+    tables = {k: b.value(onnx.DequantizeLinearOp, b.x(k), b.scalar(b.x(k + 6)), b.scalar(b.x(k + 11)))
+              for k in range(2, 7) if b.at(k) is not None}  # fmt: skip
+    words = b.x(0)
+    places = b.value(onnx.RangeOp, b.ints(0), b.scalar(b.size_of(words, 1)), b.ints(1))
+    total = b.value(onnx.GatherOp, tables[2], words)
+    total = b.add(total, b.value(onnx.GatherOp, tables[3], b.unsqueezed(places, 0)))
+    if 4 in tables and b.at(1) is not None:
+        total = b.add(total, b.value(onnx.GatherOp, tables[4], b.x(1)))
+    y = layer_normalization(b, total, tables[5], tables[6], b.attr("epsilon", 1e-12))
+    return [y, mask_index(b, words, b.at(7)) if b.used(MASK_INDEX) else None]
+
+
 def mask_index(b: Expansion, words: SSAValue, mask: SSAValue | None) -> SSAValue:
     """How many ones each row of the mask has; 0 without a mask."""
     if mask is None:
@@ -142,6 +157,7 @@ NORMALIZATIONS: Mapping[str, Rule] = {
     "EmbedLayerNormalization": embed_layer_normalization,
     "GatedRMSNorm": gated_rms_norm,
     "GroupNorm": group_norm,
+    "QEmbedLayerNormalization": quantized_embed_layer_normalization,
     "SimplifiedLayerNormalization": simplified_layer_normalization,
     "SkipGroupNorm": skip_group_norm,
     "SkipLayerNormalization": skip_layer_normalization,

@@ -71,4 +71,12 @@ def dynamic_quantize_lstm(
     return tuple(narrow(y, x.dtype) for y in results)
 
 
-MICROSOFT: dict[str, Function] = {"DynamicQuantizeLSTM": dynamic_quantize_lstm}
+def inverse(x: Array, /) -> Array:
+    """The inverses of matrices [..., n, n], which must have one; a singular one raises ValueError."""
+    try:
+        return narrow(np.linalg.inv(double(x)), x.dtype)
+    except np.linalg.LinAlgError as e:
+        raise ValueError(f"a matrix has no inverse: {e}") from e
+
+
+MICROSOFT: dict[str, Function] = {"DynamicQuantizeLSTM": dynamic_quantize_lstm, "Inverse": inverse}

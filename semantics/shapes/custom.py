@@ -1,4 +1,4 @@
-"""Shape rules of the compiler's own operators, by domain and name."""
+"""Shape rules of the compiler's own operators, and of those of other domains that are hosted, by domain and name."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from xdsl.dialects.builtin import f32, f64
 
 from ...dialects import onnx
 from ..custom import OWN_DOMAIN
-from .context import Context, Types
+from .context import Context, ShapeError, Types
 
 
 def _attribute(c: Context, name: str) -> Any:
@@ -40,7 +40,17 @@ def n_grams(c: Context) -> Types:
     return [c.tensor(f32, [*c.dims(0)[:-1], _attribute(c, "columns")])]
 
 
+def inverse(c: Context) -> Types:
+    """Square matrices."""
+    x = c.dims(0)
+    if len(x) < 2:
+        raise ShapeError("Inverse needs matrices")
+    c.equal(x[-1], x[-2], "Inverse of square matrices")
+    return [c.type_of(0)]
+
+
 RULES: dict[tuple[str, str], Callable[[Context], Types]] = {
+    ("com.microsoft", "Inverse"): inverse,
     (OWN_DOMAIN, "Couple"): couple,
     (OWN_DOMAIN, "Lookup"): lookup,
     (OWN_DOMAIN, "NGrams"): n_grams,

@@ -109,6 +109,9 @@ def normalizations() -> Iterator[Case]:
     positions = i32(ids[:, ::-1] % 7)
     single = [tables[0], tables[1], None, *tables[3:]]
     yield Case("EmbedLayerNormalization", [ids, None, *single, None, positions], small, ("y", "m", "t"))
+    bytes_ = [u8(10, 8), u8(7, 8), u8(2, 8), u8(8), u8(8)]
+    scales, zeros = [one(0.02)] * 5, [one(120, np.uint8)] * 5
+    yield Case("QEmbedLayerNormalization", [ids, kinds, *bytes_, mask, *scales, *zeros], small, ("y", "m"), bound=1e-4)
     yield Case("GatedRMSNorm", [f(2, 3, 8), f(4), f(2, 3, 8)], {**small, "activation": "silu"})
 
 

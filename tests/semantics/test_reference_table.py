@@ -14,6 +14,7 @@ NO_FUNCTION = {("ai.onnx.preview.training", "Gradient")}
 # a contributed operator, and the compiler's own
 WITHOUT_SCHEMA = {
     ("com.microsoft", "DynamicQuantizeLSTM"),
+    ("com.microsoft", "Inverse"),
     *(("sardonyx", name) for name in ("Couple", "Lookup", "NGrams", "Trees")),
 }
 
