@@ -41,6 +41,7 @@ from .damage import parse, refuse_bad_text
 from .header import header_of
 from .operators import Resolved, between, check_operands, newest_versions, resolve, result_types, specs_of
 from .order import count_nodes, execution_order, title
+from .ranges import declared_ranges
 from .scope import NotYet, Scope, needed
 from .source_lines import scope_and_line
 from .tensors import Tensors
@@ -145,6 +146,8 @@ class Reader:
         func.attributes[names.OUTPUTS] = strings_attr(o.name for o in graph.output)
         if graph.name:
             func.attributes["onnx.name"] = string_attr(graph.name)
+        if ranges := declared_ranges(graph, block.arg_types):
+            func.attributes[names.RANGES] = strings_attr(ranges)
         _attach_declared(func, _declared([*graph.input, *graph.output, *graph.value_info], defaults))
         return func
 

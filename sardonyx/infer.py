@@ -11,11 +11,12 @@ from xdsl.dialects.builtin import ModuleOp, TensorType, UnrankedTensorType
 from xdsl.ir import Attribute, Block, SSAValue
 
 from .dialects import onnx
-from .dialects.onnx.model import main_of
+from .dialects.onnx.model import declared_ranges, main_of
 from .dialects.onnx.types import ELEMENT_CODES, OptionalType, SequenceType
 from .frontend.importer import import_model
 from .rewrites.infer import infer_shapes as infer_module
 from .rewrites.upgrade import upgrade_opset
+from .semantics.facts import Facts
 from .semantics.shapes.containers import ANY, container_dims
 
 
@@ -28,7 +29,7 @@ def infer_shapes(model: ModelProto | str | Path | bytes) -> ModelProto:
     """
     module, weights = import_model(model)
     upgrade_opset(module, weights)
-    infer_module(module, weights)
+    infer_module(module, weights, facts=Facts(assumptions=declared_ranges(main_of(module))))
     if isinstance(model, str | Path):
         copy = onnx_package.load_model(model, load_external_data=False)
     else:

@@ -32,7 +32,7 @@ from .build import (
 from .dialects import dims, onnx
 from .dialects.dims import parse_dims
 from .dialects.dims.expression import DimError
-from .dialects.onnx.model import main_of
+from .dialects.onnx.model import declared_ranges, main_of
 from .dialects.target import Target, TargetAttr
 from .frontend.unsupported import unsupported
 from .lowering.choices import Schedule
@@ -105,17 +105,19 @@ def _upgrade(state: State) -> None:
 
 
 ASSUMED = "assumed at compile time"
+DECLARED = "declared by the file"
 
 
 def _assume(state: State) -> None:
-    """States what the caller assumes, first of all in `main`: facts for the prover, guards for the program."""
+    """States what the caller assumes and the file declares, first in `main`: facts for the prover, and guards."""
     ranges = [f"{low} <= {name}" for name, low, _ in state.options.dims]
     ranges += [f"{name} <= {high}" for name, _, high in state.options.dims]
     block = main_of(state.module).body.block
     given = [part.strip() for text in state.options.assume for part in text.split(" and ")]
     answers = [answer for answer in state.options.answers if not _fix_size(block, answer)]
-    for condition in reversed((*given, *ranges, *answers)):
-        op = dims.AssumeOp(condition, ASSUMED)
+    declared = declared_ranges(main_of(state.module))
+    for condition in reversed((*given, *ranges, *answers, *declared)):
+        op = dims.AssumeOp(condition, DECLARED if condition in declared else ASSUMED)
         if block.first_op is not None:
             block.insert_op_before(op, block.first_op)
         try:

@@ -15,6 +15,7 @@ OPSETS = "onnx.opsets"  # of the module, or of a local function: [["", 17], ["ai
 IR_VERSION = "onnx.ir_version"
 INPUTS = "onnx.inputs"  # of a function: names; of an op with bodies: one list of names for each body
 OUTPUTS = "onnx.outputs"  # of a function: names
+RANGES = "onnx.ranges"  # of the main function: conditions on sizes of its inputs that the file declares
 FUNCTION = "onnx.function"  # of a local function: {domain, name, overload}
 PARAMETERS = "onnx.parameters"  # of a local function: its attributes, each with its default or nothing
 
@@ -25,6 +26,12 @@ def main_of(module: ModuleOp) -> FuncOp:
         if isinstance(op, FuncOp) and op.sym_name.data == MAIN:
             return op
     raise KeyError("the module has no function @main")
+
+
+def declared_ranges(main: FuncOp) -> list[str]:
+    """The conditions on sizes of inputs that the file declares."""
+    found = main.attributes.get(RANGES)
+    return [text_of(text) for text in found] if isinstance(found, ArrayAttr) else []
 
 
 def is_local_function(func: FuncOp) -> bool:
