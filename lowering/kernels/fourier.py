@@ -4,13 +4,15 @@ A few lines are transformed side by side, so that every step runs on vectors.  S
 the length at a time (4, 2, or the least odd one) and needs no reordering; where a prime factor is large, Bluestein's
 makes a convolution of the transform, whose length is then a power of two.  Factors are found at run time, so one kernel
 serves for any length; what is known of it while building is left out.  An inverse transform is the conjugate of the
-transform of the conjugate.  All types are transformed in f64: where terms cancel, f32 would leave its errors only.
+transform of the conjugate.  Complex numbers of up to 32 bits are transformed in f32; real ones in f64, since much
+cancels in their spectra.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from math import cos, pi, sin
 
 from xdsl.dialects.builtin import i64
 from xdsl.ir import Attribute, SSAValue
@@ -18,15 +20,15 @@ from xdsl.ir import Attribute, SSAValue
 from ...dialects import kernel
 from ...dialects.dims import Dim, as_dim
 from ...dialects.dims.expression import dim_max
+from ..element_types import byte_width
 from ..loop_builder import INDEX
 from ..policy import GRAIN_CYCLES
 from ..template import TemplateContext, whole
 from .emit import F64, Emitter, Ix
 from .operator import Operator
 from .register_tile import Products
-from .suppression import wide
 
-PI = 3.141592653589793
+FIFTHS = (2 * pi / 5, 4 * pi / 5)
 LARGEST_FACTOR = 61
 """An odd prime factor up to this is transformed by its definition, which is then cheaper than Bluestein's way."""
 
@@ -162,8 +164,8 @@ class Transform:
         self.e = e = operator.e
         self.x, self.y = operator.buffer(0), operator.result_buffer(0)
         self.products = Products(operator.kind(0).ir)
-        self.t: Attribute = F64
-        self.lanes = e.target.lanes(8)
+        self.t: Attribute = self.products.sums if lines.width.known == 2 else F64
+        self.lanes = e.target.lanes(byte_width(self.t))
         self.together = self.lanes if lines.count.known is None else max(1, min(self.lanes, lines.count.known))
         if length.known is None:
             e.check(length.compare("sgt", 0), "value", "a transform of length {0}", [length.ssa])
@@ -195,12 +197,17 @@ class Transform:
         """Which steps can occur; 0 stands for an odd factor."""
         size = self.size.known
         if size is None:
-            return {0, 2, 4}
+            return {0, 2, 4, 5}
         power = size & -size
         found = {4} if power > 2 else set[int]()
         if power.bit_length() % 2 == 0:
             found.add(2)
-        return found | ({0} if size != power else set[int]())
+        odd = size // power
+        if odd % 5 == 0:
+            found.add(5)
+        while odd % 5 == 0:
+            odd //= 5
+        return found | ({0} if odd != 1 else set[int]())
 
     def _is_smooth(self) -> SSAValue:
         """As `is_smooth`, at run time: what is left of the length without small factors is 1."""
@@ -235,20 +242,20 @@ class Transform:
     def make_tables(self) -> None:
         """exp(-2 pi i k / size), and exp(-pi i k^2 / length) where a chirp is needed."""
         e, lanes = self.e, self.e.target.lanes(8)
-        step = e.div(e.constant(-2 * PI, F64), e.as_float(self.size, F64))
+        step = e.div(e.constant(-2 * pi, F64), e.as_float(self.size, F64))
         with e.loop(0, self.size, lanes) as loop:
             mask = e.mask(self.size - loop.index, lanes)
             places = e.convert("sitofp", e.convert("index_cast", e.ramp(loop.index, 1, lanes), i64), F64)
             angle = e.mul(places, e.splat(step, lanes))
             for name, table in zip(("cos", "sin"), self.twiddles):
-                e.store_vector(e.math(name, angle), table, loop.index, mask)
+                e.store_vector(e.convert("truncf", e.math(name, angle), self.t), table, loop.index, mask)
         if self.chirp is not None:
-            step = e.div(e.constant(-PI, F64), e.as_float(self.length, F64))
+            step = e.div(e.constant(-pi, F64), e.as_float(self.length, F64))
             with e.loop(0, self.length * self.chirped) as loop:
                 turns = loop.index * loop.index % (self.length * 2)
                 angle = e.mul(e.as_float(turns, F64), step)
                 for name, table in zip(("cos", "sin"), self.chirp):
-                    e.store(e.math(name, angle), table, loop.index)
+                    e.store(e.convert("truncf", e.math(name, angle), self.t), table, loop.index)
 
     # The run
 
@@ -356,12 +363,13 @@ class Transform:
                 e.store_vector(number, part, k * present, store)
 
     def _gather(self, places: SSAValue, mask: SSAValue) -> SSAValue:
-        return wide(self.e, self.products.widen(self.e, self.e.gather(self.x, places, mask)))
+        value = self.products.widen(self.e, self.e.gather(self.x, places, mask))
+        return self.e.convert("extf", value, self.t)
 
     def _window(self, window: SSAValue, k: Ix) -> SSAValue:
         e = self.e
         at = k.min(self.length - 1)
-        return e.splat(wide(e, self.products.load(e, window, at)), self.lanes)
+        return e.splat(e.convert("extf", self.products.load(e, window, at), self.t), self.lanes)
 
     def _negated(self, value: SSAValue) -> SSAValue:
         return self.e.mul(value, self.e.constant(-1.0, self.t, self.lanes))
@@ -459,12 +467,12 @@ class Transform:
             if self.radices == {4}:
                 stage.four()
             else:
-                for number, emit in ((4, stage.four), (2, stage.two)):
+                for number, emit in ((4, stage.four), (2, stage.two), (5, stage.five)):
                     if number in self.radices:
                         with e.when(radix.compare("eq", number)):
                             emit()
                 if 0 in self.radices:
-                    with e.when((radix % 2).compare("eq", 1)):
+                    with e.when(e.both((radix % 2).compare("eq", 1), radix.compare("ne", 5))):
                         stage.odd(radix)
             return [(length // radix).ssa, (stride * radix).ssa, (1 - half).ssa]
 
@@ -476,7 +484,7 @@ class Transform:
         if self.radices == {4}:
             return e.ix(4)
         radix = e.select_index((length % 4).compare("eq", 0), 4, 2)
-        if 0 not in self.radices:
+        if self.radices <= {2, 4}:
             return radix
         is_even = (length % 2).compare("eq", 0)
         [odd] = e.while_(
@@ -544,6 +552,31 @@ class Stage:
             return [self.add(even, odd), down, self.sub(even, odd), up]
 
         self._butterflies(4, butterfly)
+
+    def five(self) -> None:
+        """By the symmetry of the fifth roots of one: what cancels in exact numbers cancels here too."""
+        e, o = self.e, self.owner
+        c1, c2, s1, s2 = (e.constant(v, o.t, o.lanes) for v in (*map(cos, FIFTHS), *map(sin, FIFTHS)))
+
+        def butterfly(a: Sequence[Complex]) -> list[Complex]:
+            outer, inner = self.add(a[1], a[4]), self.add(a[2], a[3])
+            turn, twist = self.sub(a[1], a[4]), self.sub(a[2], a[3])
+
+            def level(x: SSAValue, y: SSAValue) -> Complex:
+                real, imaginary = (e.add(e.add(v, e.mul(x, p)), e.mul(y, q)) for v, p, q in zip(a[0], outer, inner))
+                return real, imaginary
+
+            def side(x: SSAValue, y: SSAValue, combine: Callable[[SSAValue, SSAValue], SSAValue]) -> Complex:
+                """-i times the sum of sines"""
+                real, imaginary = (combine(e.mul(x, p), e.mul(y, q)) for p, q in zip(turn, twist))
+                return imaginary, e.sub(e.constant(0.0, o.t, o.lanes), real)
+
+            near, far = level(c1, c2), level(c2, c1)
+            down, up = side(s1, s2, e.add), side(s2, s1, e.sub)
+            total = self.add(self.add(a[0], outer), inner)
+            return [total, self.add(near, down), self.add(far, up), self.sub(far, up), self.sub(near, down)]
+
+        self._butterflies(5, butterfly)
 
     def _butterflies(self, radix: int, butterfly: Callable[[Sequence[Complex]], list[Complex]]) -> None:
         e, o = self.e, self.owner
