@@ -104,6 +104,8 @@ def native(op: type[onnx.OnnxOp]) -> str:
         return "constant"
     if op in (onnx.IfOp, onnx.LoopOp, onnx.ScanOp):
         return "control"
+    if op in (onnx.MlSVMClassifierOp, onnx.MlSVMRegressorOp, onnx.TfIdfVectorizerOp):
+        return "yes"  # written with operators that are (rewrites/learning.py)
     if op not in NATIVE:
         return ""
     elements = list(elements_of(op))
