@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol, cast
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -19,8 +19,9 @@ class Callee(Protocol):
 
     input_names: list[str]
 
-    @property
-    def manifest(self) -> Manifest: ...
+    manifest: Manifest
+
+    def explained(self) -> Any: ...
     def run(self, names: Sequence[str] | None, feeds: Mapping[str, object]) -> list[Any]: ...
     def run_in_order(self, values: Sequence[object]) -> list[Any]: ...
     def bind(self, feeds: Mapping[str, object], outputs: Mapping[str, Array] | None = None) -> Callable[[], Any]: ...
@@ -32,7 +33,7 @@ class OpenRanks(Arguments):
     def __init__(self, manifest: Manifest, variant: Callable[[str], Callee], threads: int) -> None:
         question = manifest.get("question")
         assert question is not None
-        self._manifest = manifest
+        self.manifest = manifest
         self._variant = variant
         self.threads = threads
         self.specs = [Spec(spec) for spec in manifest["inputs"]]
@@ -44,16 +45,15 @@ class OpenRanks(Arguments):
         self._variants: dict[int, Callee] = {}
         self._lock = threading.Lock()
 
-    @property
-    def manifest(self) -> Manifest:
-        """The question's, with what the programs for the answers so far say of themselves."""
-        explain: dict[str, Any] = dict(self._manifest["explain"])
-        explain["variants"] = {self._assumption(v): c.manifest["explain"] for v, c in self._variants.items()}
+    def explained(self) -> dict[str, Any]:
+        """The question's report, with what the programs for the answers so far say of themselves."""
+        explain: dict[str, Any] = dict(self.manifest["explain"])
+        explain["variants"] = {self._assumption(value): c.explained() for value, c in self._variants.items()}
         for each in explain["variants"].values():
             for key in ("kernels", "hosted", "refused", "guards"):  # what counts kernels stays with each variant
                 explain[key] = [*explain[key], *each[key]]
             explain["functions"] = {**explain["functions"], **each["functions"]}
-        return cast("Manifest", {**self._manifest, "explain": explain})
+        return explain
 
     def __call__(self, *args: object, **kwargs: object) -> dict[str, Any]:
         """Runs the program for the answer that these inputs give. Raises InputError for inputs that do not fit."""

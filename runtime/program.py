@@ -97,6 +97,10 @@ class LoadedProgram(Arguments):
         self._pool_library = pools[0]
         self._pool: ThreadPool = pool_of(pools[0])
 
+    def explained(self) -> Any:
+        """The compiler's report."""
+        return self.manifest["explain"]
+
     # --- calls ---
 
     def __call__(self, *args: object, **kwargs: object) -> dict[str, Any]:

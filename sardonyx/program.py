@@ -146,7 +146,7 @@ class Program:
 
     def explain(self) -> Explanation:
         """Kernels, fusions taken and refused with reasons, memory, guards, hosted operators."""
-        return Explanation(self.loaded.manifest["explain"])
+        return Explanation(self.loaded.explained())
 
     def memory_analysis(
         self, sizes: Mapping[str, int] | None = None, /, *, threads: int | None = None, **symbols: int
