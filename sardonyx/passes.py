@@ -21,18 +21,23 @@ from .lowering.loops import lower_to_loops
 from .lowering.tensor import lower_to_tensor
 from .pipeline import replace_function
 from .rewrites.simplify import simplify
-from .semantics.weights import WeightStore
+from .semantics.weights import WeightStore, unplaced
 
 
 @dataclass(frozen=True)
 class Simplify(ModulePass):
-    """Runs the rewrite rules on the graph level to a fixpoint; `exact` leaves out those that change rounding."""
+    """Runs the rewrite rules on the graph level to a fixpoint; `exact` leaves out those that change rounding.
+
+    Weights that rules compute are written into the system's temporary folder, and the module's table names the file.
+    """
 
     name: ClassVar[str] = "sx-simplify"
     exact: bool = False
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
-        simplify(op, WeightStore.from_module(op, Path()), exact=self.exact)
+        weights = WeightStore.from_module(op, Path())
+        simplify(op, weights, exact=self.exact)
+        weights.attach(op, unplaced())
 
 
 @dataclass(frozen=True)

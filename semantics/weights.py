@@ -10,10 +10,12 @@ import hashlib
 import mmap
 import os
 import stat
+import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
+from uuid import uuid4
 
 import numpy as np
 from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, ModuleOp
@@ -178,6 +180,14 @@ class WeightStore:
         return store
 
 
+def unplaced() -> Path:
+    """A place for the weights of text that is in no file: in the system's temporary folder, made when one is written.
+
+    Its folder holds nothing else, so that all other paths of a table are absolute and hold in any working directory.
+    """
+    return Path(tempfile.gettempdir()) / f"sardonyx-{uuid4().hex}" / "weights"
+
+
 def handles_in(module: ModuleOp) -> set[str]:
     """The handles of weights in a module's attributes, at any depth."""
     found: set[str] = set()
@@ -209,6 +219,7 @@ class _Appender:
     def append(self, data: memoryview) -> int:
         """Writes the payload; returns where it starts."""
         if self._out is None:
+            self._part.parent.mkdir(parents=True, exist_ok=True)
             self._out = self._part.open("wb")
         self._out.write(b"\0" * (-self._out.tell() % 64))
         at: int = self._out.tell()

@@ -16,6 +16,7 @@ from xdsl.utils.exceptions import ArgSpecParseError, DiagnosticException, ParseE
 from ..dialects.structured import Linalg
 from ..frontend.importer import import_model
 from ..runtime.errors import InputError
+from ..semantics.weights import unplaced
 
 
 def run_passes(file: Path, passes: str, universe: Universe) -> str:
@@ -47,9 +48,11 @@ def context_of(universe: Universe) -> Context:
 
 
 def read_module(file: Path, context: Context) -> ModuleOp:
-    """A module from IR text, or from a model."""
+    """A module from IR text, or from a model; its table says where the weights are."""
     if file.suffix == ".onnx":
-        return import_model(file)[0]
+        module, weights = import_model(file)
+        weights.attach(module, unplaced())
+        return module
     try:
         module = Parser(context, file.read_text(), str(file)).parse_module()
         module.verify()
