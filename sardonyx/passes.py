@@ -21,7 +21,7 @@ from .lowering.loops import lower_to_loops
 from .lowering.tensor import lower_to_tensor
 from .pipeline import replace_function
 from .rewrites.simplify import simplify
-from .semantics.weights import WeightStore, unplaced
+from .semantics.weights import WeightStore
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Simplify(ModulePass):
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         weights = WeightStore.from_module(op, Path())
         simplify(op, weights, exact=self.exact)
-        weights.attach(op, unplaced())
+        weights.attach(op)
 
 
 @dataclass(frozen=True)

@@ -122,13 +122,16 @@ class WeightStore:
 
     # With the text of a module
 
-    def attach(self, module: ModuleOp, blob: Path) -> None:
+    def attach(self, module: ModuleOp, blob: Path | None = None) -> None:
         """Gives the module the table of the weights that it has, and writes to `blob` what is in no file yet.
 
-        Paths in the table are relative to the blob's folder where they are in it.  Reads every weight once.
+        Paths in the table are relative to the blob's folder where they are in it.  Without a blob the text has no place
+        of its own: what is in no file goes to the system's temporary folder, and all paths are absolute.  Reads every
+        weight once.
         """
         rows: list[WeightRow] = []
-        folder = blob.parent.resolve()
+        folder = blob.parent.resolve() if blob is not None else None
+        blob = blob or Path(tempfile.gettempdir()) / f"sardonyx-{uuid4().hex}.weights"
         used = handles_in(module)
         entries = {key: entry for key, entry in self._entries.items() if key in used}
         if self.source is not None:
@@ -180,14 +183,6 @@ class WeightStore:
         return store
 
 
-def unplaced() -> Path:
-    """A place for the weights of text that is in no file: in the system's temporary folder, made when one is written.
-
-    Its folder holds nothing else, so that all other paths of a table are absolute and hold in any working directory.
-    """
-    return Path(tempfile.gettempdir()) / f"sardonyx-{uuid4().hex}" / "weights"
-
-
 def handles_in(module: ModuleOp) -> set[str]:
     """The handles of weights in a module's attributes, at any depth."""
     found: set[str] = set()
@@ -219,7 +214,6 @@ class _Appender:
     def append(self, data: memoryview) -> int:
         """Writes the payload; returns where it starts."""
         if self._out is None:
-            self._part.parent.mkdir(parents=True, exist_ok=True)
             self._out = self._part.open("wb")
         self._out.write(b"\0" * (-self._out.tell() % 64))
         at: int = self._out.tell()
@@ -236,9 +230,11 @@ class _Appender:
             self._part.unlink()
 
 
-def _shown(path: Path, folder: Path) -> str:
+def _shown(path: Path, folder: Path | None) -> str:
     resolved = path.resolve()
-    return str(resolved.relative_to(folder)) if resolved.is_relative_to(folder) else str(resolved)
+    return (
+        str(resolved.relative_to(folder)) if folder is not None and resolved.is_relative_to(folder) else str(resolved)
+    )
 
 
 def map_file(path: Path, within: Path | None = None) -> File:

@@ -16,7 +16,6 @@ from xdsl.utils.exceptions import ArgSpecParseError, DiagnosticException, ParseE
 from ..dialects.structured import Linalg
 from ..frontend.importer import import_model
 from ..runtime.errors import InputError
-from ..semantics.weights import unplaced
 
 
 def run_passes(file: Path, passes: str, universe: Universe) -> str:
@@ -51,7 +50,7 @@ def read_module(file: Path, context: Context) -> ModuleOp:
     """A module from IR text, or from a model; its table says where the weights are."""
     if file.suffix == ".onnx":
         module, weights = import_model(file)
-        weights.attach(module, unplaced())
+        weights.attach(module)
         return module
     try:
         module = Parser(context, file.read_text(), str(file)).parse_module()

@@ -132,7 +132,14 @@ def test_simplify(model: Callable[..., onnx.ModelProto], tmp_path: Path) -> None
 
 def test_opt(digits: Path) -> None:
     passes = "sx-upgrade-opset,sx-infer-shapes,sx-simplify,sx-outline-kernels"
-    assert "kernel.call @softmax_0" in invoke("opt", digits, "-p", passes).output
+    text = invoke("opt", digits, "-p", passes).output
+    assert "kernel.call @" in text and "onnx.weights = " in text
+
+
+def test_opt_keeps_the_weights_that_rules_compute(digits: Path, tmp_path: Path) -> None:
+    text = tmp_path / "simplified.mlir"
+    text.write_text(invoke("opt", digits, "-p", "sx-upgrade-opset,sx-infer-shapes,sx-simplify").output)
+    assert "onnx.weights = " in invoke("opt", text, "-p", "sx-simplify").output
 
 
 def test_cache(digits: Path) -> None:
