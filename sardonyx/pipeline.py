@@ -43,6 +43,7 @@ from .options import Options
 from .questions import question_of
 from .rewrites.axes_from_data import rewrite_axes_from_data
 from .rewrites.compute_sizes import compute_sizes
+from .rewrites.constants import normalize_constants
 from .rewrites.contrib import EXPANSIONS
 from .rewrites.driver import ORIGIN, Pattern, apply_patterns, origins_of
 from .rewrites.infer import infer_shapes
@@ -160,6 +161,7 @@ def _check_operators(state: State) -> None:
 
 
 def _infer(state: State) -> None:
+    normalize_constants(state.module, state.weights)
     infer_shapes(
         state.module, state.weights, compile_mode=True, facts=state.facts, operators=state.operators, expand=True
     )

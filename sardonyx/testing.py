@@ -121,8 +121,14 @@ def difference(rule: str, name: str, want: Any, got: Any, rtol: float, atol: flo
     if w.size == 0 or w.dtype.kind not in "fiub":
         return 0.0
     a, b = w.astype(np.float64), g.astype(np.float64)
-    assert np.allclose(b, a, rtol=rtol, atol=atol, equal_nan=True), (
-        f"{rule} changes the value of {name}: largest difference {np.nanmax(np.abs(a - b)):.3g}"
-    )
     with np.errstate(invalid="ignore"):
-        return float(np.nanmax(np.abs(a - b)))
+        away = np.asarray(np.abs(a - b))
+    away[(a == b) | (np.isnan(a) & np.isnan(b))] = 0.0  # infinities and NaNs that agree
+    if np.allclose(b, a, rtol=rtol, atol=atol, equal_nan=True):
+        return float(away.max())
+    # a NaN on one side alone is the largest difference of all
+    at = np.unravel_index(int(np.where(np.isnan(away), np.inf, away).argmax()), away.shape)
+    where = [int(i) for i in at]
+    raise AssertionError(
+        f"{rule} changes the value of {name} at {where}: {w[at]} -> {g[at]}, a difference of {away[at]:.3g}"
+    )

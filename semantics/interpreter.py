@@ -23,6 +23,7 @@ from ..dialects.dims import Dim
 from ..dialects.onnx import model as names
 from ..runtime.errors import Error, InputError, ModelError, UnsupportedError
 from .custom import NO_OPERATORS, CustomOperator, Evaluator, Operators, evaluator_of
+from .known import dense_of
 from .reference import Array, Value, as_value
 from .tensor_eval import evaluate as evaluate_tensors
 from .weights import WeightStore
@@ -317,17 +318,8 @@ class Interpreter:
             array = self.weights.get(value)
             return array if kind == "TENSOR" else array.tolist()  # a long list of numbers or strings
         if isinstance(value, onnx.SparseAttr):
-            return self._dense(value)
+            return dense_of(value, self.weights)
         return onnx.plain(value)
-
-    def _dense(self, value: onnx.SparseAttr) -> Array:
-        values, indices = cast("Array", self._plain(value.values)), cast("Array", self._plain(value.indices))
-        result = np.zeros(cast("list[int]", onnx.plain(value.dims)), values.dtype)
-        if indices.ndim == 2:
-            result[tuple(indices.T)] = values
-        else:
-            result.reshape(-1)[indices] = values
-        return result
 
     def _referenced(self, reference: onnx.RefAttr, frame: Frame) -> object:
         """A local function's attribute as its caller gave it; None where it has none and no default."""

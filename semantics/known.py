@@ -17,7 +17,7 @@ from xdsl.ir import Attribute, SSAValue
 
 from ..dialects import dims, onnx
 from ..dialects.dims import Dim
-from ..dialects.onnx.types import TextAttr, WeightAttr
+from ..dialects.onnx.types import SparseAttr, TextAttr, WeightAttr
 from .weights import WeightStore
 
 Array = np.ndarray[Any, Any]
@@ -57,6 +57,31 @@ def constant_value(value: SSAValue, weights: WeightStore | None = None) -> Array
             return np.array([onnx.text_of(text) for text in attribute], object)
         case _:
             return None
+
+
+def dense_of(value: SparseAttr, weights: WeightStore) -> Array:
+    """The dense tensor that a sparse constant stands for.
+
+    `indices` are positions in row-major order, or a row of coordinates for each value.  Raises ValueError where they
+    are not one for each value, or outside of the tensor.
+    """
+
+    def array_of(part: Attribute) -> Array:
+        return weights.get(part) if isinstance(part, WeightAttr) else cast("Array", onnx.plain(part))
+
+    values, indices = array_of(value.values), array_of(value.indices)
+    sizes = cast("list[int]", onnx.plain(value.dims))
+    result = np.full(sizes, "", object) if values.dtype == object else np.zeros(sizes, values.dtype)
+    if indices.shape not in ((values.size,), (values.size, len(sizes))):
+        raise ValueError(f"{values.size} values have indices of the shape {indices.shape}")
+    limits = np.array(sizes if indices.ndim == 2 else [result.size], np.int64)
+    if not np.all((indices >= 0) & (indices < limits)):
+        raise ValueError(f"an index is outside of the tensor, whose sizes are {sizes}")
+    if indices.ndim == 2:
+        result[tuple(indices.T)] = values
+    else:
+        result.reshape(-1)[indices] = values
+    return result
 
 
 def known_dims(value: SSAValue) -> tuple[Dim, ...] | None:

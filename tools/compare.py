@@ -298,7 +298,10 @@ def detail_of(row: Mapping[str, Any]) -> str:
 def render_first(first: Mapping[str, Any]) -> list[str]:
     """Where the difference begins."""
     node = first.get("node")
-    made = "" if node is None else f", which {NodeInfo(**node).op_type} {NodeInfo(**node)} makes"
+    made = ""
+    if node is not None:
+        maker = NodeInfo(**{"name": "", **node})  # a report leaves out what is empty
+        made = f", which {maker.op_type} {maker} makes" if maker.name else f", which {maker} makes"
     lines = [f"{first['value']!r}{made}: {render_row(first)}"]
     for outer in first.get("inside", ()):
         lines.append(f"inside {outer}, the value made there for the {ordinal(first['time'] + 1)} time")

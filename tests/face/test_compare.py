@@ -152,6 +152,17 @@ def test_the_command_names_the_node(model: Make, tmp_path: Path, monkeypatch: py
     assert CliRunner().invoke(cli, [*arguments, "--with", "nope"]).exit_code == 2
 
 
+def test_the_command_on_nodes_without_names(model: Make, tmp_path: Path) -> None:
+    made = model(CHAIN)
+    for node in made.graph.node:
+        node.ClearField("name")
+    onnx.save(made, tmp_path / "m.onnx")
+    arguments = ["compare", str(tmp_path / "m.onnx"), "--rtol", "0", "--atol", "0", "--no-cache"]
+    result = CliRunner().invoke(cli, arguments)
+    assert result.exit_code == 1
+    assert "the first value that differs:\n  'c', which Mul makes: DIFFERS float32[3, 6]" in result.output
+
+
 def test_numbers_of_all_kinds() -> None:
     big = np.array([2**62], np.int64)
     assert not compare_arrays(big, big + 1, 0, 0)["equal"]  # equal as float64
