@@ -8,7 +8,8 @@ an ordinary argument.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Generator, Iterable, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
@@ -35,7 +36,7 @@ from ..dialects.onnx.declared import DECLARED, Declared, DeclaredAttr
 from ..dialects.onnx.nodes import NodeInfo, NodeTableAttr
 from ..dialects.onnx.schema import add_segments
 from ..dialects.onnx.types import UNKNOWN, RefAttr
-from ..runtime.errors import ModelError, UnsupportedError
+from ..runtime.errors import InputError, ModelError, UnsupportedError
 from ..semantics.weights import File, WeightStore, map_file
 from .damage import parse, refuse_bad_text
 from .header import header_of
@@ -69,10 +70,21 @@ def _folder_of(source: object, folder: Path | None) -> Path | None:
 
 
 def open_source(source: str | Path | bytes | ModelProto) -> File:
-    """The model's bytes."""
+    """The model's bytes. Raises InputError for what is no model."""
     if isinstance(source, str | Path):
         return map_file(Path(source).absolute())  # a later change of directory must not matter
+    if not hasattr(source, "SerializeToString") and not isinstance(source, bytes):
+        raise InputError(f"a model is a path, bytes, or a ModelProto, not {type(source).__name__}")
     return File(source if isinstance(source, bytes) else source.SerializeToString(deterministic=True))
+
+
+@contextmanager
+def naming(file: File) -> Generator[None]:
+    """Errors of what is done inside begin with the file's path, where it has one."""
+    try:
+        yield
+    except ModelError as error:
+        raise (ModelError(f"{file.path}: {error}") if file.path is not None else error) from None
 
 
 @dataclass
@@ -90,8 +102,11 @@ class Reader:
     unsorted: set[Block] = field(default_factory=set[Block])
 
     def __post_init__(self) -> None:
-        self.skeleton = Skeleton(self.file.buffer)
-        self.proto = parse(self.skeleton.data)
+        with naming(self.file):
+            self.skeleton = Skeleton(self.file.buffer)
+            self.proto = parse(self.skeleton.data)
+            if not self.proto.HasField("graph"):
+                raise ModelError("the file has no graph")
         self.weights.source, self.weights.folder = self.file, self.folder
         self._tensors = Tensors(self.skeleton, self.file, self.weights, self.folder)
         self._infos: dict[int, NodeInfo] = {}
@@ -104,15 +119,14 @@ class Reader:
         except NotYet as missing:
             raise ModelError(f"{missing.where} reads '{missing.name}', which nothing defines") from None
         except (TypeError, AttributeError, UnicodeDecodeError):
-            refuse_bad_text(self.proto)  # protobuf gives a string that is no UTF-8 as bytes
+            with naming(self.file):
+                refuse_bad_text(self.proto)  # protobuf gives a string that is no UTF-8 as bytes
             raise
 
     # The module
 
     def _module(self) -> ModuleOp:
         proto = self.proto
-        if not proto.HasField("graph"):
-            raise ModelError("the file has no graph")
         opsets = self._opsets(proto.opset_import, proto.ir_version)
         body: list[Operation] = [self._main(proto.graph, opsets)]
         body += [self._function(f) for f in proto.functions]

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import llvmlite.binding as llvm
 
-from .errors import UnsupportedError
+from .errors import InputError, UnsupportedError
 
 REQUIRED = ("avx", "avx2", "fma", "f16c", "bmi", "bmi2")
 WIDE = ("avx512f", "avx512bw", "avx512dq", "avx512vl")
@@ -33,6 +33,13 @@ class Host:
     l3: int
     triple: str = "x86_64-unknown-linux-gnu"
     plain: bool = False
+
+
+def thread_count(threads: int | None) -> int:
+    """How many threads to use, the caller included; None is one for each core. Raises InputError below 1."""
+    if threads is not None and threads < 1:
+        raise InputError(f"threads={threads}: at least 1, which is the caller's")
+    return threads or default_threads()
 
 
 def default_threads() -> int:

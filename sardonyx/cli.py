@@ -16,7 +16,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from .runtime.errors import CompilerBug, Error, UnsupportedError
+from . import __version__
+from .precision import NEEDS
+from .runtime.errors import CompilerBug, Error, UnsupportedError, UsageError
 
 if TYPE_CHECKING:
     from .program import Program
@@ -41,7 +43,8 @@ def compile_options(command: Command) -> Command:
         click.option("--no-fuse", is_flag=True, help="One kernel for each operator."),
         click.option("--exact", is_flag=True, help="No rewrite that changes rounding."),
         click.option("--fast-math", is_flag=True, help="A product and a sum of different operators round once."),
-        click.option("--precision", default="f32", show_default=True, help="f32, f32-amx3, f32-amx6 or bf16."),
+        click.option("--precision", type=click.Choice(tuple(NEEDS)), default="f32", show_default=True,
+                     help="What products of f32 are computed with."),
         click.option("--schedule", type=click.Path(path_type=Path), metavar="FILE",
                      help="Choices for kernels, as JSON: {kernel: {part: {choice: number}}}."),
         click.option("--no-tuned", is_flag=True, help="Do not take what `tune` found on this machine."),
@@ -98,7 +101,7 @@ def emit_result(value: Any, as_json: bool, text: str) -> None:
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(package_name="sardonyx")
+@click.version_option(__version__, package_name="sardonyx")
 def cli() -> None:
     """Compile ONNX models to fused native kernels, run them, and see what happened."""
 
@@ -157,6 +160,9 @@ def compile_command(
     from .options import Options
 
     if level is None:
+        for option, value in (("-o", output), ("--kernel", kernel_name)):
+            if value is not None:
+                raise click.UsageError(f"{option} needs --emit LEVEL, which says what to write: {', '.join(EMITTABLE)}")
         program = compiled(model, options)
         report = program.explain().to_dict()
         seconds = program.seconds
@@ -288,7 +294,9 @@ def compare_command(
 @MODEL
 @click.option("--input", "inputs", multiple=True, metavar="NAME=@FILE.npy|NAME=2x3xf32[=VALUE]")
 @click.option("--size", "sizes", multiple=True, metavar="SYMBOL=N")
-@click.option("--seconds", default=2.0, show_default=True, help="How long to measure each side.")
+@click.option(
+    "--seconds", type=click.FloatRange(0), default=2.0, show_default=True, help="How long to measure each side."
+)
 @compile_options
 @JSON
 def bench_command(
@@ -306,7 +314,14 @@ def bench_command(
 
 @cli.command("tune", short_help="Find the fastest choices for kernels here.")
 @MODEL
-@click.option("--budget", default=60.0, show_default=True, metavar="SECONDS", help="About how long to measure.")
+@click.option(
+    "--budget",
+    type=click.FloatRange(0),
+    default=60.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="About how long to measure.",
+)
 @click.option("--size", "sizes", multiple=True, metavar="SYMBOL=N", help="The size of a symbol to measure at.")
 @click.option("--workers", default="processes", show_default=True, metavar="WHERE",
               help="here, processes (a crash loses one job), or a Dask scheduler's address.")  # fmt: skip
@@ -337,7 +352,7 @@ def tune_command(
 @MODEL
 @click.option("--input", "inputs", multiple=True, metavar="NAME=@FILE.npy|NAME=2x3xf32[=VALUE]")
 @click.option("--size", "sizes", multiple=True, metavar="SYMBOL=N")
-@click.option("--seconds", default=2.0, show_default=True, help="How long to measure.")
+@click.option("--seconds", type=click.FloatRange(0), default=2.0, show_default=True, help="How long to measure.")
 @click.option("--chrome-trace", type=click.Path(path_type=Path), help="Write one run as trace events to this file.")
 @compile_options
 @JSON
@@ -445,6 +460,8 @@ def main() -> None:
     except click.ClickException as e:
         e.show()
         sys.exit(USAGE)
+    except UsageError as e:
+        fail(str(e), USAGE)
     except CompilerBug as e:
         fail(str(e), BUG)
     except UnsupportedError as e:

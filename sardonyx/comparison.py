@@ -27,7 +27,7 @@ def compare(
     rtol: float = 1e-3,
     atol: float = 1e-5,
     threads: int | None = None,
-    assume: Sequence[str] = (),
+    assume: str | Sequence[str] = (),
     exact: bool = False,
     patterns: Sequence[Pattern] = (),
     ops: Sequence[CustomOperator] = (),

@@ -30,7 +30,7 @@ from .frontend.schema_functions import import_composed
 from .lowering.choices import SCHEDULE, Schedule, schedule_attribute
 from .lowering.schedule import schedule
 from .ops import operator_table
-from .options import Options, compiler_digest, tuned_file
+from .options import Options, compiler_digest, conditions, tuned_file
 from .pipeline import LEVEL, LEVELS, State, bug
 from .pipeline import run as run_steps
 from .program import Model, Progress, TensorInfo, tensor_info
@@ -40,7 +40,7 @@ from .rewrites.upgrade import upgrade_opset
 from .runtime import abi
 from .runtime.cache import Cache, Weight
 from .runtime.errors import CompilerBug, InputError, OpenRankError, UnsupportedError
-from .runtime.host import default_threads, detect
+from .runtime.host import default_threads, detect, thread_count
 from .runtime.hosting import HostFunction
 from .runtime.manifest import FORMAT, Manifest, TensorSpec
 from .runtime.program import LoadedProgram
@@ -400,7 +400,7 @@ def lower(
     model: Model | ModuleOp,
     *,
     to: str,
-    assume: Iterable[str] = (),
+    assume: str | Iterable[str] = (),
     fuse: bool = True,
     exact: bool = False,
     plain: bool = False,
@@ -421,7 +421,7 @@ def lower(
         if to in LEVELS and LEVELS.index(to) < LEVELS.index(start):
             raise ValueError(f"the module is at level {start!r}, past {to!r}")
         return lowered(state, to, start)
-    options = Options(assume=tuple(assume), fuse=fuse and not plain, exact=exact, schedule=schedule_text(schedule))
+    options = Options(assume=conditions(assume), fuse=fuse and not plain, exact=exact, schedule=schedule_text(schedule))
     target = replace(host_target(), plain=plain)
     return lower_with(model, options, to=to, target=target, patterns=patterns, ops=ops)
 
@@ -531,9 +531,7 @@ def run(
     state = State(copy, weights, target_of(module), Options(), operators=operators_of(module, ops))
     built = build(state, {}, lambda phase, done, total: None, None)
     arrays = [w.array for w in built.weights]
-    loaded = LoadedProgram(
-        built.manifest, built.objects, arrays, built.host_functions, threads=threads or default_threads()
-    )
+    loaded = LoadedProgram(built.manifest, built.objects, arrays, built.host_functions, threads=thread_count(threads))
     return loaded(dict(inputs))
 
 
@@ -571,6 +569,8 @@ def emitted(
     With `weights` the text has a table of its weights, and what is in no file yet is written there; without, text is
     for reading only.
     """
+    if level not in EMITTABLE:
+        raise InputError(f"no level {level!r}; there are {', '.join(EMITTABLE)}")
     state = state_of(model, options, target=target, patterns=patterns, ops=ops)
     seconds = {d.step: d.seconds for d in run_steps(state, to="llvm" if level in ("ll", "asm") else level)}
     parts = [op for op in state.module.body.block.ops if kernel is None or name_of(op) == kernel]

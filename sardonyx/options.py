@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
@@ -40,6 +41,11 @@ class Options:
     """What the inputs of a call answered where a rank rests on them: facts like those of `assume`."""
     overridden: tuple[str, ...] = ()
     """Initializers that the file lists as inputs and that the caller gives values for: these are inputs."""
+
+
+def conditions(assume: str | Iterable[str]) -> tuple[str, ...]:
+    """Facts as options hold them; one may come as it is."""
+    return (assume,) if isinstance(assume, str) else tuple(assume)
 
 
 @cache

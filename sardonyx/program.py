@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import numpy as np
 
-from .options import Options, program_key
+from .options import Options, conditions, program_key
 from .precision import check_precision
 from .runtime.arrays import dtype_of
 from .runtime.cache import open_cache
 from .runtime.errors import CompilerBug, InputError, ModelError, OpenRankError
-from .runtime.host import default_threads, detect
+from .runtime.host import detect, thread_count
 from .runtime.hosting import HostFunction
 from .runtime.manifest import OBJECT_TYPES, Host, Manifest, TensorSpec
 from .runtime.open_ranks import OpenRanks
@@ -184,7 +184,7 @@ def compile(
     model: Model,
     *,
     dims: Mapping[str, tuple[int, int]] | None = None,
-    assume: Iterable[str] = (),
+    assume: str | Iterable[str] = (),
     threads: int | None = None,
     exact: bool = False,
     fast_math: bool = False,
@@ -201,7 +201,8 @@ def compile(
 ) -> Program:
     """Compiles a model (a path, bytes, or a ModelProto) for this machine, or loads it from the cache.
 
-    `dims` gives ranges of symbols, `assume` facts on them; both become guards.  `exact` leaves out every rewrite that
+    `dims` gives ranges of symbols, `assume` facts on them (`"S == T"`, one or several); both become
+    guards.  `exact` leaves out every rewrite that
     changes rounding; `fast_math` joins products and sums of different operators (see docs/numerics.md).  `precision` is
     one of `sardonyx.precision.NEEDS`.  `schedule` gives choices of kernels (a mapping `{kernel: {part: {choice:
     number}}}`, or a JSON file of it) in place of the cost model's; `tuned` takes those that `sardonyx tune` found on
@@ -215,7 +216,7 @@ def compile(
         raise InputError("exact keeps every rounding and fast_math drops some: only one of them can be")
     options = Options(
         dims=tuple((name, low, high) for name, (low, high) in sorted((dims or {}).items())),
-        assume=tuple(assume),
+        assume=conditions(assume),
         fuse=fuse,
         exact=exact,
         fast_math=fast_math,
@@ -257,7 +258,7 @@ def compile_with(
     origin = Origin(model, options, tuple(patterns), tuple(ops), target)
     store = open_cache() if cache and not origin.patterns and not origin.ops else None  # users' code has no key
     key = program_key(options, target)
-    count = threads or default_threads()
+    count = thread_count(threads)
     if store is not None:
         stored = store.load_program(source, key)
         if stored is not None and "question" in stored.manifest:
@@ -311,10 +312,14 @@ def open_program(manifest: Manifest, origin: Origin, threads: int, cache: bool) 
 
 
 def model_source(model: Model) -> Path | bytes:
-    """A path, or the model's bytes."""
+    """A path, or the model's bytes. Raises InputError for what is no model."""
     if isinstance(model, str | Path):
         return Path(model)
-    return model if isinstance(model, bytes) else bytes(model.SerializeToString())
+    if isinstance(model, bytes):
+        return model
+    if not hasattr(model, "SerializeToString"):  # a ModelProto is one without onnx imported
+        raise InputError(f"a model is a path, bytes, or a ModelProto, not {type(model).__name__}")
+    return bytes(model.SerializeToString())
 
 
 def host_function(host: Host) -> HostFunction:

@@ -38,7 +38,7 @@ from .rewrites.driver import Pattern
 from .rewrites.upgrade import upgrade_opset
 from .runtime.cache import open_cache
 from .runtime.errors import InputError, UnsupportedError
-from .runtime.host import default_threads
+from .runtime.host import thread_count
 from .runtime.single import SingleKernel
 from .semantics.custom import CustomOperator
 from .semantics.interpreter import run_graph
@@ -131,7 +131,7 @@ class NativeSide:
         state = State(module, weights, target_of(module), Options(), operators=operators)
         store = open_cache()
         objects = kernel_objects(state, {}, lambda phase, done, total: None, store)
-        runner = Kernels(objects, pool_object(host_target(), store), self.threads or default_threads())
+        runner = Kernels(objects, pool_object(host_target(), store), thread_count(self.threads))
         run_graph(module, weights, feeds, see, operators, runner)
 
 
@@ -224,7 +224,7 @@ def side_of(
     threads: int | None = None,
     patterns: Sequence[Pattern] = (),
     ops: Sequence[CustomOperator] = (),
-    assume: Sequence[str] = (),
+    assume: str | Sequence[str] = (),
     exact: bool = False,
 ) -> Side:
     """The model run in one of the ways of `SIDES`; a program or a module runs as it is, whatever `which` says.

@@ -18,20 +18,20 @@ import numpy as np
 from xdsl.dialects.func import FuncOp
 
 from .build import calls_in, constant_operands, name_of
-from .compiler import host_target, lowered, state_of
+from .compiler import host_target, inputs_of, lowered, state_of
 from .dialects.kernel import CallOp
 from .lowering.choices import Given, Schedule, merged
 from .lowering.variants import variants
 from .measure import MeasureJob, MeasureJobs, Timing
-from .options import Options, tuned_file
+from .options import Options, conditions, tuned_file
 from .program import Model
 from .runtime.errors import Error, InputError
-from .runtime.host import default_threads
+from .runtime.host import thread_count
 from .runtime.tuned import store_tuned
 from .schedules import tuned_key
 from .semantics.known import constant_value
 from .semantics.weights import WeightStore
-from .tools.feeds import DEFAULT_SIZE, symbol_sizes
+from .tools.feeds import DEFAULT_SIZE, given_sizes, symbols_in
 from .workers import Executor, InProcess, WorkerDied
 
 Progress: TypeAlias = Callable[[str, int, int], None]
@@ -76,7 +76,7 @@ def tune(
     *,
     budget: float = 60.0,
     sizes: Sequence[str] = (),
-    assume: Iterable[str] = (),
+    assume: str | Iterable[str] = (),
     exact: bool = False,
     threads: int | None = None,
     workers: Executor | None = None,
@@ -91,14 +91,16 @@ def tune(
     began = time.monotonic()
     report: Progress = progress or (lambda phase, done, total: None)
     target = host_target()
-    tuner = Tuner(began + budget, workers or InProcess(), report, threads or default_threads(), exact)
-    options = Options(assume=tuple(assume), exact=exact)
+    tuner = Tuner(began + budget, workers or InProcess(), report, thread_count(threads), exact)
+    options = Options(assume=conditions(assume), exact=exact)
     state = state_of(model, options)
     module = lowered(state, "kernels", None)
     report("compile", 1, 1)
     kernels = [k for k in state.kernels() if name_of(k) in calls_in(module)]
-    bound = symbol_sizes({}, {}, sizes)
     calls, constants = calls_in(module), constant_operands(module)
+    dims = (d for listed in calls.values() for call in listed for d in call.dims.data)
+    shapes = (d for spec in inputs_of(module) for d in spec.shape)
+    bound = given_sizes(sizes, symbols_in(shapes) | {name for d in dims for name in d.symbols})
     for kernel in kernels:
         tuner.add(kernel, calls[name_of(kernel)], constants[name_of(kernel)], bound, state.weights)
     tuner.measure_defaults()

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import math
+import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
 
-from ..runtime.errors import InputError
+from ..runtime.errors import InputError, UsageError
 
 SHORT = {
     "f16": "float16", "f32": "float32", "f64": "float64", "i8": "int8", "i16": "int16", "i32": "int32", "i64": "int64",
     "u8": "uint8", "u16": "uint16", "u32": "uint32", "u64": "uint64", "i1": "bool", "bool": "bool",
 }  # fmt: skip
 DEFAULT_SIZE = 3
+FUNCTIONS = {"min", "max", "broadcast"}
+"""What a size's expression may call."""
 
 
 class Spec(Protocol):
@@ -32,20 +36,24 @@ def make_feeds(specs: Sequence[Spec], given: Iterable[str], sizes: Iterable[str]
     """A value for each input.
 
     `given` are `name=@file.npy` or `name=2x3xf32` or `name=2x3xf32=0.5`; `sizes` are `N=8`.  What is not given is
-    random from a fixed seed; a symbol without a size takes it from a given input, else 3.  Raises InputError.
+    random from a fixed seed; a symbol without a size takes it from a given input, else 3.  Raises UsageError for what
+    does not say so or names what the model does not have, InputError for a file or a size that cannot be had.
     """
     values: dict[str, Any] = {}
     by_name = {s.name: s for s in specs}
     rng = np.random.default_rng(0)
     for text in given:
         name, _, what = text.partition("=")
+        if not what:
+            raise UsageError(f"{text!r} is no input such as x=2x3xf32 or x=@file.npy")
         if name not in by_name:
-            raise InputError(f"the model has no input {name!r}; it has {', '.join(map(repr, by_name))}")
+            raise UsageError(f"the model has no input {name!r}; it has {', '.join(map(repr, by_name))}")
         values[name] = load_array(name, what[1:]) if what.startswith("@") else constant(name, what, rng)
     bound = symbol_sizes(by_name, values, sizes)
     for spec in specs:
         if spec.name not in values:
             shape = [d if isinstance(d, int) else size_of(d, bound) for d in spec.shape]
+            check_memory(spec.name, np.dtype(spec.dtype), shape)
             values[spec.name] = random_array(np.dtype(spec.dtype), shape, rng)
     return values
 
@@ -55,20 +63,30 @@ def constant(name: str, text: str, rng: np.random.Generator) -> np.ndarray[Any, 
     kind, _, value = text.partition("=")
     *dims, short = kind.split("x")
     if short not in SHORT or not all(d.isdigit() for d in dims):
-        raise InputError(f"input {name!r}: {kind!r} is no shape and type such as 2x3xf32")
+        raise UsageError(f"input {name!r}: {kind!r} is no shape and type such as 2x3xf32")
     dtype = np.dtype(SHORT[short])
     shape = [int(d) for d in dims]
-    return np.full(shape, value, dtype) if value else random_array(dtype, shape, rng)
+    check_memory(name, dtype, shape)
+    if not value:
+        return random_array(dtype, shape, rng)
+    try:
+        return np.full(shape, value, dtype)
+    except (ValueError, OverflowError) as e:
+        raise UsageError(f"input {name!r}: {value!r} is no value of {dtype}") from e
+
+
+def check_memory(name: str, dtype: np.dtype[Any], shape: Sequence[int]) -> None:
+    """Raises InputError for an input that this machine's memory cannot hold."""
+    needed = math.prod(shape) * dtype.itemsize
+    there = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    if needed > there:
+        sizes = ", ".join(map(str, shape))
+        raise InputError(f"input {name!r} of [{sizes}] {dtype} takes {needed} bytes; this machine has {there}")
 
 
 def symbol_sizes(specs: Mapping[str, Spec], values: Mapping[str, Any], sizes: Iterable[str]) -> dict[str, int]:
     """The sizes of symbols: those given, and those of the inputs given."""
-    bound: dict[str, int] = {}
-    for text in sizes:
-        name, _, number = text.partition("=")
-        if not number.isdigit():
-            raise InputError(f"{text!r} is no size such as N=8")
-        bound[name] = int(number)
+    bound = given_sizes(sizes, symbols_in(d for spec in specs.values() for d in spec.shape))
     for name, value in values.items():
         for dim, size in zip(specs[name].shape, np.shape(value)):
             if isinstance(dim, str) and dim.isidentifier():
@@ -76,9 +94,28 @@ def symbol_sizes(specs: Mapping[str, Spec], values: Mapping[str, Any], sizes: It
     return bound
 
 
+def given_sizes(sizes: Iterable[str], symbols: Iterable[str]) -> dict[str, int]:
+    """`N=8`, ... as sizes of a model's symbols. Raises UsageError for what is none, or is of another symbol."""
+    known = sorted(symbols)
+    bound: dict[str, int] = {}
+    for text in sizes:
+        name, _, number = text.partition("=")
+        if not number.isdecimal():
+            raise UsageError(f"{text!r} is no size such as N=8")
+        if name not in known:
+            raise UsageError(f"size {text!r}: the model has no symbol {name!r}; it has {', '.join(known) or 'none'}")
+        bound[name] = int(number)
+    return bound
+
+
+def symbols_in(dims: Iterable[int | str]) -> set[str]:
+    """The symbols of sizes, also of those that are expressions."""
+    return {n for d in dims if isinstance(d, str) for n in re.findall(r"[^\W\d]\w*", d)} - FUNCTIONS
+
+
 def size_of(expression: str, bound: Mapping[str, int]) -> int:
     """The value of a dim, its symbols bound or else of the default size."""
-    names = set(re.findall(r"[^\W\d]\w*", expression)) - {"min", "max", "broadcast"}
+    names = symbols_in([expression])
     scope: dict[str, Any] = {n: bound.get(n, DEFAULT_SIZE) for n in names}
     scope |= {"min": min, "max": max, "broadcast": max, "__builtins__": {}}
     return int(eval(expression, scope)) if names else int(expression)

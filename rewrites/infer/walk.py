@@ -197,7 +197,7 @@ class Inference:
             if handler is None:
                 set_values(c)
         except ShapeError as error:
-            return c, f"{onnx.describe(op)}: {error}"
+            return c, f"{onnx.describe(op)}: {error}{named_values(op)}"
         self.demands[op] = Demands(shape_operands=c.shape_operands)
         return c, self.state(op, scope, c.guards)
 
@@ -273,6 +273,18 @@ def ranked_dims(type_: Attribute) -> tuple[Dim, ...]:
 
 
 # --- names ------------------------------------------------------------------------------------------------------------
+
+
+def named_values(op: Operation) -> str:
+    """What the file calls an operation's operands, with their shapes, and its first result; empty where it does not."""
+    inputs = [
+        f"{name!r}" + (f" [{', '.join(map(str, ranked_dims(v.type)))}]" if isinstance(v.type, TensorType) else "")
+        for v in op.operands
+        if (name := onnx.value_name(v))
+    ]
+    outputs = [repr(name) for v in op.results if (name := onnx.value_name(v))][:1]
+    told = [f"{title} {', '.join(names)}" for title, names in (("inputs", inputs), ("output", outputs)) if names]
+    return f" ({'; '.join(told)})" if told else ""
 
 
 def collect_names(module: ModuleOp, names: Names) -> None:

@@ -91,7 +91,7 @@ def test_truncated_files(kept: float, digits: Path, tmp_path: Path) -> None:
     data = digits.read_bytes()
     end = int(len(data) * kept) if isinstance(kept, float) else kept
     (tmp_path / "cut.onnx").write_bytes(data[:end])
-    with pytest.raises(sx.ModelError, match=r"the file is (empty|no ONNX model, or damaged)"):
+    with pytest.raises(sx.ModelError, match=r"cut.onnx: the file is (empty|no ONNX model, or damaged)"):
         sx.compile(tmp_path / "cut.onnx")
 
 

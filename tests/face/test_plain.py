@@ -73,7 +73,8 @@ CLOSE = {
 
 def both(made: onnx.ModelProto, sizes: tuple[str, ...]) -> tuple[dict[str, Any], dict[str, Any]]:
     ordinary = sx.compile(made, threads=1, cache=False)
-    feeds = make_feeds(ordinary.inputs, (), sizes)
+    symbols = {d for spec in ordinary.inputs for d in spec.shape}
+    feeds = make_feeds(ordinary.inputs, (), [s for s in sizes if s.partition("=")[0] in symbols])
     return ordinary(feeds), sx.compile(made, threads=1, cache=False, fuse=False, target=PLAIN)(feeds)
 
 

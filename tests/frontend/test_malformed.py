@@ -45,7 +45,7 @@ def test_no_model_at_all(tmp_path: Path) -> None:
     assert "cannot be read: No such file" in problem(tmp_path / "absent.onnx")
     assert "not a regular file" in problem(tmp_path)
     (tmp_path / "empty").write_bytes(b"")
-    assert problem(tmp_path / "empty") == "the file is empty"
+    assert problem(tmp_path / "empty") == f"{tmp_path / 'empty'}: the file is empty"
 
 
 def test_names() -> None:
