@@ -10,7 +10,8 @@ from sardonyx.dialects.dims import Dims
 from sardonyx.dialects.kernel import Kernel
 from sardonyx.dialects.vectorx import VectorX
 from sardonyx.semantics import tensor_eval
-from sardonyx.semantics.tensor_eval import CheckFailed, StrayAccess, evaluate
+from sardonyx.semantics.scalar_rules import StrayAccess
+from sardonyx.semantics.tensor_eval import CheckFailed, evaluate
 from xdsl.context import Context
 from xdsl.dialects import arith, builtin, func, linalg, math, scf, tensor
 from xdsl.parser import Parser
