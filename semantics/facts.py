@@ -23,6 +23,7 @@ from ..dialects.dims.expression import (
     Symbol,
     apply_call,
     as_dim,
+    follows_size,
 )
 from ..dialects.dims.interval import (
     Bound,
@@ -322,6 +323,8 @@ class Facts:
     def prove_broadcast(self, a: Dim, b: Dim) -> Proof:
         """Do the two sizes broadcast: are they equal, or is one of them 1?"""
         if frozenset((a, b)) in self._broadcasts or _is_part(a, b) or _is_part(b, a):
+            return _YES
+        if follows_size(a, b) or follows_size(b, a):
             return _YES
         if self.prove_eq(a, b) or self.prove_eq(a, 1) or self.prove_eq(b, 1):
             return _YES

@@ -19,6 +19,7 @@ from .expression import (
     add,
     constant,
     divide_monomials,
+    multiply,
     multiply_monomials,
     negate,
 )
@@ -126,15 +127,21 @@ def _pairs(atom: Call) -> Iterator[Relation]:
         if rest.atom is not None and quotient.atom is not None:
             k, m = b.terms[0]
             yield Relation(rest.terms[0][1], k, multiply_monomials(m, quotient.terms[0][1]), a, True)
-    if atom.kind == "floordiv" and b.is_const:
+    if atom.kind in ("mod", "floordiv") and b.is_const:
         yield from _rounded_up(atom, a, b)
 
 
 def _rounded_up(atom: Call, a: Dim, b: Dim) -> Iterator[Relation]:
-    """`a//k` is `-((k - 1 - a)//k)`, of which normal form makes a sum with one other quotient."""
+    """`a//k` is `-((k - 1 - a)//k)`, of which normal form makes a sum with one other quotient.
+
+    So `a % k` is `a` plus k times that: what fills up a size to a multiple of k makes a product with it.
+    """
     whole, rest = division.split(add(constant(b.value - 1), negate(a)), b)
     other = division.floordiv_rest(rest, b).atom
     if other is None or other is atom or other.args is None or other.kind != "floordiv":
+        return
+    if atom.kind == "mod":
+        yield Relation(((atom, 1),), -b.value, ((other, 1),), add(a, multiply(b, whole)), True)
         return
     first, second = sorted((atom, other), key=lambda x: x.key)
     yield Relation(((first, 1),), 1, ((second, 1),), negate(whole), False)

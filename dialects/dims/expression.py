@@ -444,7 +444,7 @@ def _subs_atom(atom: Atom, binding: Mapping[str, Dim | int]) -> Dim:
 
 
 from . import complements, division, extremes, parsing  # noqa: E402  (made of what is above, which is in their terms)
-from .extremes import dim_broadcast, dim_max, dim_min, never_one  # noqa: E402
+from .extremes import dim_broadcast, dim_max, dim_min, follows_size, never_one  # noqa: E402
 from .parsing import parse_dim  # noqa: E402
 
 __all__ = [
@@ -464,6 +464,7 @@ __all__ = [
     "dim_broadcast",
     "dim_max",
     "dim_min",
+    "follows_size",
     "is_symbol_name",
     "never_one",
     "parse_dim",

@@ -133,7 +133,18 @@ def broadcast(args: tuple[Dim, ...]) -> Dim:
     for arg in args:
         if never_one(arg):
             return arg
+    follows = [a for a in args if any(follows_size(a, b) for b in args if b is not a)]
+    if follows:
+        return broadcast(tuple(a for a in args if a not in follows))
     return call_dim("broadcast", tuple(sorted(args, key=str)))
+
+
+def follows_size(a: Dim, size: Dim) -> bool:
+    """Whether a broadcasts with a size to that size, whatever it is: `max(N, 1)` and `min(N, 1)` with N."""
+    atom = a.atom
+    if atom is None or atom.args is None or atom.kind not in ("min", "max") or len(atom.args) != 2:
+        return False
+    return size in atom.args and ONE in atom.args and interval.lower_bound(size) >= 0
 
 
 def never_one(dim: Dim) -> bool:

@@ -233,6 +233,7 @@ def _fixpoint(
     for arg in block.args:
         c.scope.values.pop(arg, None)
     known: dict[SSAValue, Elements] | None = None
+    _start_with_nothing(inference, c, block, states, initial, given)
     for _ in range(_ROUNDS):
         inner = c.scope.inner()
         inner.values.update(known or {})
@@ -255,6 +256,30 @@ def _fixpoint(
             if not known:
                 return inner
     raise ShapeError("the types of its states do not settle")
+
+
+def _start_with_nothing(
+    inference: Inference,
+    c: Context,
+    block: Block,
+    states: Sequence[SSAValue],
+    initial: Sequence[SSAValue],
+    given: Callable[[], list[SSAValue]],
+) -> None:
+    """A sequence that is empty at first has elements of the type that the first iteration puts into it."""
+    empty = [at for at, value in enumerate(initial) if c.scope.sequences.get(value) == ()]
+    if not empty:
+        return
+    inner = c.scope.inner()
+    inner.sequences.update({states[at]: () for at in empty})
+    if inference.block(block, inner) is not None:
+        return
+    region = block.parent
+    assert region is not None
+    for at in empty:
+        after = given()[at].type
+        if isinstance(after, SequenceType):
+            _set(states[at], SequenceType(_loose(c, after.element, [region])))
 
 
 def run(inference: Inference, block: Block, scope: Scope) -> None:

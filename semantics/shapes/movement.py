@@ -324,27 +324,33 @@ def slice_(c: Context) -> Types:
 
 
 def slice_length(c: Context, size: Dim, start: Dim, end: Dim, step: Dim) -> Dim | None:
-    """How many elements `[start:end:step]` takes of an axis; None for a step that is no number."""
-    if not step.is_const:
-        return None
-    k = step.value
-    if k == 0:
-        raise ShapeError("a step of 0 in Slice")
-    low, high = (start, end) if k > 0 else (end, start)
-    low, high = _from_the_front(c, low, size, k), _from_the_front(c, high, size, k)
-    if (
-        k > 0
-    ):  # a start past the end gives nothing, as does an end before the start: they need not be brought into range
-        return dim_max(dim_min(high, size) - dim_max(low, 0) + (k - 1), 0) // k
-    high = dim_min(dim_max(high, 0), size - 1)
-    return dim_max(high - dim_max(low, -1) + (-k - 1), 0) // -k
-
-
-def _from_the_front(c: Context, position: Dim, size: Dim, step: int) -> Dim:
-    """A position as ONNX reads it: counted from the end where negative."""
+    """How many elements `[start:end:step]` takes of an axis; None for a step whose sign is not known."""
     facts = c.scope.facts
-    if facts.prove_le(0, position) or (step < 0 and position is size - 1):  # that is negative only where it stays -1
+    if step is ZERO:
+        raise ShapeError("a step of 0 in Slice")
+    forward = facts.prove_le(0, step)
+    if not forward and not facts.prove_le(step, 0):
+        return None
+    stride = step if forward else -step
+    if not stride.is_const:
+        c.at_most(1, stride, "a step of Slice is not 0")
+    low, high = (start, end) if forward else (end, start)
+    low, high = (_from_the_front(c, position, size, 0 if forward else -1) for position in (low, high))
+    if forward:
+        # a start past the end gives nothing, as does an end before the start: they need not be brought into range
+        return dim_max(dim_min(high, size) - dim_max(low, 0) + (stride - 1), 0) // stride
+    high = dim_min(dim_max(high, 0), size - 1)
+    return dim_max(high - dim_max(low, -1) + (stride - 1), 0) // stride
+
+
+def _from_the_front(c: Context, position: Dim, size: Dim, first: int) -> Dim:
+    """A position as ONNX reads it: counted from the end where negative.  All that is at most `first` is alike."""
+    facts = c.scope.facts
+    if facts.prove_le(0, position):
         return position
+    for times in (1, 2):  # counted from the end, it would still be before the front: n - 1 where n is 0
+        if facts.prove_le(position + size - first, (position + 1) * times):
+            return position
     negative = ONE if facts.prove_le(position, -1) else dim_min(dim_max(-position, 0), 1)
     return position + size * negative
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
@@ -29,11 +30,13 @@ class Idiom:
 
     def model(self) -> ModelProto:
         """The model, whose outputs' types are left open."""
-        initializers = f"<{self.words['init']}>" if "init" in self.words else ""
+        nodes, numbers = named_numbers(self.nodes)
+        listed = ", ".join(filter(None, [self.words.get("init"), *numbers]))
+        initializers = f"<{listed}>" if listed else ""
         outputs = ", ".join(f"float[n] {name}" for name in self.sizes)
         model = onnx.parser.parse_model(
             f'<ir_version: 9, opset_import: ["" : {self.words.get("opset", 20)}]>'
-            f"g ({self.words['in']}) => ({outputs}) {initializers} {{ {self.nodes} }}"
+            f"g ({self.words['in']}) => ({outputs}) {initializers} {{ {nodes} }}"
         )
         for output in model.graph.output:
             output.ClearField("type")
@@ -45,16 +48,37 @@ class Idiom:
             rows = [list(map(int, row.split())) for row in self.words["at"].split(",")]
         else:
             count, by = len(names), int(self.words.get("multiple", 1))
-            rows = [[1] * count, [4] * count, list(range(3, 3 + count)), [7, 2, 5, 1, 3, 6], [12, 5, 9, 31, 2, 4]]
+            rows = [[1] * count, [4] * count, list(range(3, 3 + count)), [7, 2, 5, 1, 3, 6, 2], [12, 5, 9, 31, 2, 4, 3]]
             rows = [[by * size for size in row[:count]] for row in rows]
             if self.words.get("zero") != "no":
                 rows += [[0 if at == axis else 2 + at for at in range(count)] for axis in range(count)]
         return [dict(zip(names, row, strict=True)) for row in rows]
 
 
+def named_numbers(nodes: str) -> tuple[str, list[str]]:
+    """The nodes with a name in the place of each `$3` and `$[1, max]`, and the initializers of these names."""
+    names: dict[str, str] = {}
+
+    def name(match: re.Match[str]) -> str:
+        return names.setdefault(match[1], f"number{len(names)}")
+
+    limits = {"max": str(2**63 - 1), "min": str(-(2**63))}
+    nodes = re.sub(r"\$(-?\d+|\[[^]]*\])", name, nodes)
+    made: list[str] = []
+    for text, given in names.items():
+        values = [limits.get(v.strip(), v.strip()) for v in text.strip("[]").split(",")]
+        made.append(f"int64{f'[{len(values)}]' if text[0] == '[' else ''} {given} = {{{', '.join(values)}}}")
+    return nodes, made
+
+
 def idioms() -> list[Idiom]:
+    here = Path(__file__).parent
+    return [*read(here / "shape_idioms.txt"), *read(here / "shape_idioms_of_exporters.txt")]
+
+
+def read(file: Path) -> list[Idiom]:
     found: list[Idiom] = []
-    for line in (Path(__file__).parent / "shape_idioms.txt").read_text().splitlines():
+    for line in file.read_text().splitlines():
         word, _, rest = line.partition(": ")
         if line.startswith("# "):
             found.append(Idiom(line[2:]))

@@ -37,12 +37,16 @@ def test_slice(oracle: Any, start: int, end: int, step: int) -> None:
     assert outcome.ran == len(ONES) and not outcome.refused and not outcome.fresh
 
 
-@settings(max_examples=10, deadline=None)
-@given(step=st.sampled_from([1, 2, -1, -3]), offsets=st.tuples(st.integers(-3, 3), st.integers(-3, 3)))
-def test_slice_at_positions_that_are_sizes(oracle: Any, step: int, offsets: tuple[int, int]) -> None:
+@settings(max_examples=20, deadline=None)
+@given(
+    step=st.sampled_from([1, 2, -1, -3]),
+    offsets=st.tuples(st.integers(-3, 3), st.integers(-3, 3)),
+    whose=st.sampled_from(["x", "w"]),
+)
+def test_slice_at_positions_that_are_sizes(oracle: Any, step: int, offsets: tuple[int, int], whose: str) -> None:
     model = oracle.make(
         [
-            N("Shape", ["w"], ["n"]),
+            N("Shape", [whose], ["n"]),
             N("Add", ["n", "o0"], ["s"]),
             N("Sub", ["o1", "n"], ["e"]),
             N("Slice", ["x", "s", "e", "a", "k"], ["y"]),
@@ -53,6 +57,26 @@ def test_slice_at_positions_that_are_sizes(oracle: Any, step: int, offsets: tupl
     )
     outcome = oracle.check(model, PAIRS)
     assert outcome.ran == len(PAIRS) and not outcome.refused and not outcome.fresh
+
+
+@settings(max_examples=10, deadline=None)
+@given(start=st.integers(-3, 3), end=positions, by=st.integers(1, 3), forward=st.booleans())
+def test_slice_by_steps_that_are_sizes(oracle: Any, start: int, end: int, by: int, forward: bool) -> None:
+    if not forward and end in (2**31 - 1, 2**63 - 1):
+        return
+    model = oracle.make(
+        [
+            N("Shape", ["w"], ["n"]),
+            N("Add" if forward else "Sub", ["zero", "n"], ["m"]),
+            N("Mul", ["m", "by"], ["k"]),
+            N("Slice", ["x", "s", "e", "zero", "k"], ["y"]),
+        ],
+        {"x": (T.FLOAT, ["A"]), "w": (T.FLOAT, ["B"])},
+        ["y"],
+        {"s": i64(start), "e": i64(end), "by": i64(by), "zero": i64(0)},
+    )
+    outcome = oracle.check(model, PAIRS)
+    assert outcome.ran and not outcome.refused and not outcome.fresh
 
 
 @settings(max_examples=13, deadline=None)
