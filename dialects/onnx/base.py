@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from functools import cache
 from typing import Any, ClassVar, Self, TypeVar, cast
 
 from xdsl.dialects.builtin import ArrayAttr, DenseArrayBase, DictionaryAttr, IntegerAttr, ModuleOp
@@ -21,7 +20,6 @@ from .schema import (
     REGION_SEGMENTS,
     RESULT_SEGMENTS,
     SEGMENTS,
-    Formal,
     Schema,
     add_segments,
     padded,
@@ -31,7 +29,8 @@ from .schema import (
     values_by_position,
     values_listed,
 )
-from .types import UNKNOWN, type_string
+from .signature import type_problem
+from .types import UNKNOWN
 
 
 class OnnxOp(IRDLOperation):
@@ -159,15 +158,9 @@ class OnnxOp(IRDLOperation):
             definition.verify(self)
         except VerifyException as error:
             raise VerifyException(f"{describe(self)}: {error}") from error
-        bound: dict[str, str] = {}
-        for role, formals, values in (
-            ("input", schema.inputs, self.formal_operands()),
-            ("output", schema.outputs, self.formal_results()),
-        ):
-            for index, value in enumerate(values):
-                if value is not None:
-                    formal = formals[min(index, len(formals) - 1)]
-                    _check_type(self, role, formal, index, value.type, bound)
+        problem = type_problem(schema, self.formal_operands(), self.formal_results())
+        if problem is not None:
+            raise VerifyException(f"{describe(self)}: {problem}")
 
 
 class PositionedOp(IRDLOperation):
@@ -244,35 +237,6 @@ class PositionedOp(IRDLOperation):
         more, attributes = _parse_attributes(parser, cls)
         values, types = _parse_signature(parser, operands, at)
         return cls.build_at(properties | more, values, types, attributes, regions)
-
-
-def _check_type(op: OnnxOp, role: str, formal: Formal, index: int, type_: Attribute, bound: dict[str, str]) -> None:
-    text = type_string(type_)
-    if text is None:
-        return  # not inferred yet
-    constraint = op.SCHEMA.constraints.get(formal.type)
-    allowed = constraint if constraint is not None else formal.type
-    if text not in _split(allowed):
-        raise VerifyException(f"{describe(op)}: {role} {index} ('{formal.name}') is {text}; allowed is {allowed}")
-    if constraint is not None and formal.homogeneous and bound.setdefault(formal.type, text) != text:
-        raise VerifyException(
-            f"{describe(op)}: {role} {index} ('{formal.name}') is {text}, but another value of type {formal.type} is "
-            f"{bound[formal.type]}"
-        )
-
-
-@cache
-def _split(types: str) -> frozenset[str]:
-    """The type strings that a constraint stands for; see `compact_types` in generate.py."""
-    found: list[str] = []
-    for part in types.split("; "):
-        wrap, colon, elements = part.partition(": ")
-        if not colon:
-            found.append(part)
-            continue
-        closing = ")" * (wrap.count("(") + 1)
-        found += [f"{wrap.rstrip(')')}({element}{closing}" for element in elements.split()]
-    return frozenset(found)
 
 
 def describe(op: Operation) -> str:

@@ -72,7 +72,7 @@ class AttributeSpec(NamedTuple):
     default: object = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Schema:
     """An operator as onnx.defs has it, at its newest version.
 

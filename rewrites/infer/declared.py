@@ -9,8 +9,8 @@ from xdsl.ir import Operation, Region, SSAValue
 
 from ...dialects import onnx
 from ...dialects.dims import dims_of
-from ...dialects.onnx.base import type_string
 from ...dialects.onnx.declared import Declared, declared_types
+from ...dialects.onnx.types import type_string
 
 
 def differences(op: Operation, dead: Collection[Region]) -> list[str]:

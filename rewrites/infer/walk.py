@@ -12,6 +12,9 @@ from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from ...dialects import dims, onnx
 from ...dialects.dims import Dim, ShapeAttr, dims_of
 from ...dialects.dims.interval import is_signed
+from ...dialects.onnx.legality import rank_problem, value_problem
+from ...dialects.onnx.model import opsets_of
+from ...dialects.onnx.signature import type_problem
 from ...dialects.onnx.types import OptionalType, SequenceType, UnknownType
 from ...runtime.errors import ModelError, UnsupportedError
 from ...semantics.custom import NO_OPERATORS, Operators
@@ -52,6 +55,7 @@ class Inference:
         expand: bool = False,
     ) -> None:
         self.names = Names()
+        self.opsets = opsets_of(module)
         self.expand = expand
         self.scope = Scope(self.names, facts, weights, operators)
         self.demands: dict[Operation, Demands] = {}
@@ -188,6 +192,10 @@ class Inference:
             case _:
                 pass
         c = Context(op, scope)
+        if isinstance(op, onnx.OnnxOp):
+            self._refuse(op, type_problem(op.SCHEMA, c.operands) or value_problem(op))
+            if (problem := rank_problem(op, c.operands)) is not None:
+                return c, self._title(op, problem)
         handler = regions.HANDLERS.get(type(op))
         if handler is None and rule_of(op, scope.operators) is None:
             self._unknown(c)
@@ -196,10 +204,25 @@ class Inference:
             set_types(c, handler(self, c) if handler is not None else result_types(c))
             if handler is None:
                 set_values(c)
+            if isinstance(op, onnx.OnnxOp):
+                self._refuse(op, type_problem(op.SCHEMA, c.operands, c.results))
         except ShapeError as error:
-            return c, f"{onnx.describe(op)}: {error}{named_values(op)}"
+            return c, self._title(op, str(error))
         self.demands[op] = Demands(shape_operands=c.shape_operands)
         return c, self.state(op, scope, c.guards)
+
+    def _refuse(self, op: onnx.OnnxOp, problem: str | None) -> None:
+        """Raises ModelError for what is wrong whatever sizes and branches are."""
+        if problem is not None and not _is_ours(op):
+            raise ModelError(self._title(op, problem))
+
+    def _title(self, op: Operation, problem: str) -> str:
+        """A problem with the node that has it, the model's opset, and the values that it reads and gives."""
+        opset = self.opsets.get(op.SCHEMA.domain) if isinstance(op, onnx.OnnxOp) else None
+        info = onnx.info_of(op)
+        of = f"of {info.op_type}" if info is not None and info.op_type != op.name.rpartition(".")[2] else ""
+        more = ", ".join(filter(None, (of, f"opset {opset}" if opset is not None else "")))
+        return f"{onnx.describe(op)}{f' ({more})' if more else ''}: {problem}{named_values(op)}"
 
     def state(self, op: Operation, scope: Scope, guards: Sequence[Guard]) -> str | None:
         """Keeps an operation's guards, and counts on them from here on."""
@@ -234,6 +257,15 @@ class Inference:
                 set_type(value, declared)
         if c.binds:
             set_binds(c)
+
+
+def _is_ours(op: onnx.OnnxOp) -> bool:
+    """Whether an op is part of what a node of another domain stands for, which may have narrower types than ONNX's."""
+    info = onnx.info_of(op)
+    return info is not None and info.op_type not in _OPERATORS
+
+
+_OPERATORS = {name for _, name in onnx.OP_BY_NAME}
 
 
 def set_types(c: Context, types: list[Attribute | None]) -> None:

@@ -351,7 +351,10 @@ def test_sizes_that_can_never_be_right_are_the_models_fault() -> None:
     proto = model([N("Add", ["x", "y"], ["z"], name="plus")], {"x": (T.FLOAT, [2]), "y": (T.FLOAT, [3])}, ["z"])
     with pytest.raises(ModelError) as caught:
         module_of(proto)
-    assert "onnx.Add 'plus': sizes 2 and 3 do not broadcast (inputs 'x' [2], 'y' [3]; output 'z')" in str(caught.value)
+    text = "onnx.Add 'plus' (opset 20): sizes 2 and 3 do not broadcast (inputs 'x' [2], 'y' [3]; output 'z')"
+    assert text in str(caught.value)
+        caught.value
+    )
 
 
 def test_unknown_operators_are_reported_together() -> None:
