@@ -256,7 +256,7 @@ class Grouping:
     def judge_pair(self, p: Group, c: Group, producer: Operation, consumer: Operation) -> tuple[Reason, str | None]:
         reason, missing = self.judge(p, c, producer, consumer)
         if reason in TAKEN and not any(v.owner is producer for v in consumer.operands):
-            return Reason.MOVEMENT, None  # a view stands between them
+            return Reason.VIEW, None
         return reason, missing
 
     def settle(self, grouped: Sequence[Operation]) -> None:
@@ -333,7 +333,9 @@ class Grouping:
     def judge(self, p: Group, c: Group, producer: Operation, consumer: Operation) -> tuple[Reason, str | None]:
         """The rule for a pair of groups joined by an edge from `producer` to `consumer`."""
         if p.anchor is not None and c.anchor is not None:
-            return Reason.TWO_TEMPLATES, None
+            if consumer is not c.anchor:
+                return Reason.OTHER_KERNEL, None
+            return (Reason.TWO_TEMPLATES if producer is p.anchor else Reason.TEMPLATE_INPUT), None
         if len(p.ops) + len(c.ops) > MAX_OPS or len(inputs_of([*p.ops, *c.ops])) > MAX_INPUTS:
             return Reason.SIZE, None
         if self.has_path_between(p, c):
@@ -352,7 +354,7 @@ class Grouping:
         if any(use.operation is anchor for op in p.ops for r in op.results for use in r.uses):
             return (Reason.OPERAND if self.is_read_swapped(p, anchor) else Reason.TEMPLATE_INPUT), None
         if p.rows is not None or p.closed:
-            return Reason.MOVEMENT, None
+            return Reason.POINTWISE_ONLY, None
         if not self.used_only_in(p, c):
             return Reason.USERS, None
         if self.is_costly(p) and space(p) != space_of(consumer):
@@ -369,10 +371,10 @@ class Grouping:
     def judge_epilogue(self, p: Group, c: Group) -> tuple[Reason, str | None]:
         anchor = p.anchor
         assert anchor is not None
-        if c.rows is not None or c.closed or any(kind_of(op) is not Kind.POINTWISE for op in c.ops):
-            return Reason.MOVEMENT, None
-        if kind_of(anchor) is not Kind.TEMPLATE or not has_epilogue(anchor):
-            return Reason.MOVEMENT, None
+        if not has_epilogue(anchor):
+            return Reason.NO_EPILOGUE, None
+        if any(kind_of(op) is not Kind.POINTWISE for op in c.ops):
+            return Reason.POINTWISE_ONLY, None
         want = dims_of(anchor.results[0])
         for op in c.ops:
             if (missing := self.unequal(dims_of(op.results[0]), want)) is not None:
@@ -383,7 +385,7 @@ class Grouping:
 
     def judge_rows(self, p: Group, c: Group, producer: Operation, consumer: Operation) -> tuple[Reason, str | None]:
         if kind_of(consumer) is Kind.WINDOW or kind_of(producer) is Kind.WINDOW:
-            return Reason.WINDOW, None
+            return (Reason.WINDOW if kind_of(consumer) is Kind.WINDOW else Reason.WINDOW_RESULT), None
         if p.rows is None and not p.closed:  # a loop in front of a reduction
             if not self.used_only_in(p, c) and (c.closed or not self.outputs_fit(p, c, consumer)):
                 return Reason.USERS, None
@@ -398,8 +400,10 @@ class Grouping:
                 return Reason.RECOMPUTE, missing
             return Reason.PRODUCER, None
         if p.closed or c.closed:
-            if c.rows is not None or c.closed or any(kind_of(op) is not Kind.POINTWISE for op in c.ops):
+            if c.rows is not None or c.closed:
                 return Reason.AXES, None
+            if any(kind_of(op) is not Kind.POINTWISE for op in c.ops):
+                return Reason.MOVEMENT, None
             want = space_of(next(op for op in p.ops if kind_of(op) is Kind.REDUCTION))
             for op in c.ops:
                 if (missing := self.unequal(dims_of(op.results[0]), want)) is not None:
@@ -408,7 +412,7 @@ class Grouping:
         rows = p.rows
         assert rows is not None
         if not rows:
-            return Reason.AXES, None
+            return Reason.ALL_AXES, None
         if c.rows is not None and (missing := self.unequal(c.rows, rows)) is not None:
             return Reason.SHAPE, missing
         for op in c.ops:
@@ -420,7 +424,7 @@ class Grouping:
 
     def judge_loops(self, p: Group, c: Group, producer: Operation, consumer: Operation) -> tuple[Reason, str | None]:
         if kind_of(consumer) is Kind.WINDOW or kind_of(producer) is Kind.WINDOW:
-            return Reason.WINDOW, None
+            return (Reason.WINDOW if kind_of(consumer) is Kind.WINDOW else Reason.WINDOW_RESULT), None
         if isinstance(consumer, onnx.ConcatOp) and len(consumer.operands) > MAX_CONCAT:
             return Reason.SIZE, None
         goal = space(c)

@@ -155,8 +155,8 @@ def explain_pairs(main: FuncOp) -> list[dict[str, Any]]:
             if producer.parent is not consumer.parent:
                 entry |= plain_reason(Reason.CONTROL)
             else:
-                # without a decision of its own: a view from the border of a third kernel stands between them
-                entry |= reasons.get(number_of(producer)) or plain_reason(Reason.MOVEMENT)
+                # without a decision of its own: the view is from the border of a third kernel
+                entry |= reasons.get(number_of(producer)) or plain_reason(Reason.VIEW)
             pairs.append(entry)
     return pairs
 

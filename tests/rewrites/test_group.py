@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from sardonyx.dialects import kernel
 from sardonyx.rewrites.outline import native_everywhere, outline
+from sardonyx.rewrites.reasons import Reason
 from sardonyx.tools.explain import explain, main_of
 from xdsl.dialects.builtin import ModuleOp
 
@@ -134,3 +135,42 @@ func.func @main(%x: {ROWS}, %w: tensor<8x8xf32>) -> {flat} {{
 """)
     assert calls(module) == ["matmul_0"]
     assert any(isinstance(op, kernel.ViewOp) for op in main_of(module).walk())
+
+
+SQUARE = "tensor<8x8xf32>"
+PAIR = f"({SQUARE}, {SQUARE}) -> {SQUARE}"
+IMAGE, POOLED = "tensor<1x8x8x8xf32>", "tensor<1x8x4x4xf32>"
+
+
+@pytest.mark.parametrize(
+    ("body", "last", "reasons"),
+    [
+        (f"%g = onnx.Gemm(%x, %x, _) : {PAIR} %y = onnx.Softmax(%g) : ({SQUARE}) -> {SQUARE}", SQUARE,
+         ["a template's epilogue takes pointwise operators only"]),
+        (f"%m = onnx.MatMul(%x, %x) : {PAIR} %n = onnx.MatMul(%x, %x) : {PAIR} %y = onnx.Add(%m, %n) : {PAIR}", SQUARE,
+         ["the consumer runs in the kernel of another template"]),
+        (f"%m = onnx.MatMul(%x, %x) : {PAIR} %y = onnx.MatMul(%m, %x) : {PAIR}", SQUARE,
+         ["each of them is a template"]),
+        (f"%m = onnx.MatMul(%x, %x) : {PAIR} %r = onnx.Relu(%m) : ({SQUARE}) -> {SQUARE} "
+         f"%y = onnx.MatMul(%r, %x) : {PAIR}", SQUARE, ["the template reads its operand from memory"]),
+        (f"%p = onnx.MaxPool(%i) {{kernel_shape = array<i64: 5, 5>}} : ({IMAGE}) -> {POOLED} "
+         f"%y = onnx.Relu(%p) : ({POOLED}) -> {POOLED}", POOLED, ["an operator over windows has no epilogue"]),
+        (f"%e = onnx.Exp(%i) : ({IMAGE}) -> {IMAGE} "
+         f"%y = onnx.MaxPool(%e) {{kernel_shape = array<i64: 5, 5>}} : ({IMAGE}) -> {POOLED}", POOLED,
+         ["a window reads each element several times"]),
+        (f"%s = onnx.CumSum(%x, %c) : ({SQUARE}, tensor<i64>) -> {SQUARE} "
+         f"%y = onnx.Relu(%s) : ({SQUARE}) -> {SQUARE}", SQUARE, ["the template has no epilogue"]),
+        (f"%r = onnx.ReduceSum(%x, _) : ({SQUARE}) -> tensor<1x1xf32> "
+         f"%y = onnx.Sub(%x, %r) : ({SQUARE}, tensor<1x1xf32>) -> {SQUARE}", SQUARE,
+         ["all axes are reduced, so that there are no rows"]),
+    ],
+)  # fmt: skip
+def test_the_reason_for_two_kernels_is_the_one_that_decided(body: str, last: str, reasons: list[str]) -> None:
+    lines = body.replace(" %", "\n  %")
+    module = outlined(f"""
+func.func @main(%x: {SQUARE}, %i: {IMAGE}, %c: tensor<i64>) -> {last} {{
+  {lines}
+  func.return %y : {last}
+}}
+""")
+    assert [Reason[r["reason"].upper()] for r in explain(module)["refused"]] == reasons

@@ -353,8 +353,6 @@ def test_sizes_that_can_never_be_right_are_the_models_fault() -> None:
         module_of(proto)
     text = "onnx.Add 'plus' (opset 20): sizes 2 and 3 do not broadcast (inputs 'x' [2], 'y' [3]; output 'z')"
     assert text in str(caught.value)
-        caught.value
-    )
 
 
 def test_unknown_operators_are_reported_together() -> None:
