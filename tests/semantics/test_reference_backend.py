@@ -25,8 +25,6 @@ RANDOM = re.compile(r"test_bernoulli|test_training_dropout")
 EXPECTED_FAILURES = {
     "test_gradient_of_add": "Gradient differentiates the graph around it; it is no function of its operands",
     "test_gradient_of_add_and_mul": "Gradient differentiates the graph around it; it is no function of its operands",
-    "test_image_decoder_decode_jpeg2k_rgb": "we do not decode JPEG 2000",
-    "test_image_decoder_decode_webp_rgb": "we do not decode WebP",
 }
 
 

@@ -2,7 +2,9 @@
 
 import base64
 import hashlib
+import io
 import struct
+import sys
 import zlib
 
 import numpy as np
@@ -195,7 +197,23 @@ def test_no_image_is_empty():
     assert decode(b"", "Grayscale").shape == (0, 0, 1)
 
 
+@pytest.mark.parametrize("name, mode", [("WEBP", "RGB"), ("JPEG2000", "RGB"), ("JPEG2000", "L"), ("WEBP", "RGBA")])
+def test_formats_of_pillow(name, mode):
+    from PIL import Image
+
+    rng = np.random.default_rng(0)
+    pixels = rng.integers(0, 256, (5, 7) if mode == "L" else (5, 7, len(mode)), np.uint8)
+    stream = io.BytesIO()
+    Image.fromarray(pixels).save(stream, name, lossless=True, exact=True)
+    wanted = pixels.reshape(5, 7, -1)[:, :, :3]
+    np.testing.assert_array_equal(decode(stream.getvalue()), np.broadcast_to(wanted, (5, 7, 3)))
+    assert decode(stream.getvalue(), "Grayscale").shape == (5, 7, 1)
+    assert decode(stream.getvalue()[:40]).shape == (0, 0, 3)
+
+
 @pytest.mark.parametrize("start", [b"RIFF\0\0\0\0WEBPVP8 ", b"\0\0\0\x0cjP  \r\n\x87\n"])
-def test_formats_that_we_lack_are_named(start):
-    with pytest.raises(NotImplementedError, match=r"WebP|JPEG 2000"):
+def test_formats_that_need_pillow_say_so(start, monkeypatch):
+    monkeypatch.setitem(sys.modules, "PIL", None)
+    monkeypatch.setitem(sys.modules, "PIL.Image", None)
+    with pytest.raises(NotImplementedError, match=r"sardonyx\[images\]"):
         decode(start)

@@ -1,4 +1,4 @@
-"""ImageDecoder: BMP, JPEG, PNG, PNM and TIFF by decoders of our own, in Python and numpy."""
+"""ImageDecoder: BMP, JPEG, PNG, PNM and TIFF by decoders of our own, in Python and numpy; the others by Pillow."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from ..dtypes import Array
 from ..mathematics import Function
 from .bits import DecodeError
 from .jpeg import decode_jpeg
+from .pillow import decode_by_pillow
 from .plain import decode_bmp, decode_pnm
 from .png import decode_png
 from .tiff import decode_tiff
@@ -23,22 +24,20 @@ _DECODERS: dict[bytes, Callable[[bytes], Array]] = {
     b"II*\x00": decode_tiff,
     b"MM\x00*": decode_tiff,
     **{b"P%d" % n: decode_pnm for n in range(1, 7)},
+    b"RIFF": decode_by_pillow,  # WebP
+    b"\x00\x00\x00\x0cjP": decode_by_pillow,  # JPEG 2000 in its file format
+    b"\xff\x4f\xff\x51": decode_by_pillow,  # its bare code stream
 }
-_OTHERS = {b"RIFF": "WebP", b"\x00\x00\x00\x0cjP": "JPEG 2000", b"\xff\x4f\xff\x51": "JPEG 2000"}
-"""Formats that the standard lists and that we do not decode."""
 
 
 def image_decoder(stream: Array, /, *, pixel_format: str = "RGB") -> Array:
     """[H, W, 3] in RGB or BGR, or [H, W, 1] in grey; [0, 0, channels] for what is no image.
 
-    Raises NotImplementedError for formats that we do not decode.
+    Raises NotImplementedError for WebP and JPEG 2000 where Pillow is not installed.
     """
     if pixel_format not in ("RGB", "BGR", "Grayscale"):
         raise ValueError(f"ImageDecoder has no pixel_format {pixel_format!r}")
     data = stream.tobytes()
-    for start, name in _OTHERS.items():
-        if data.startswith(start):
-            raise NotImplementedError(f"{name} images")
     decode = next((d for start, d in _DECODERS.items() if data.startswith(start)), None)
     grey = pixel_format == "Grayscale"
     try:
