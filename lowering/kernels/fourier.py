@@ -11,7 +11,7 @@ cancels in their spectra.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import cos, pi, sin
 
 from xdsl.dialects.builtin import i64
@@ -103,7 +103,7 @@ def dft(context: TemplateContext, op: kernel.TemplateOp) -> None:
         before * behind, bases, behind * width, count, width, written, behind * wide, wide == 2,
         inverse, inverse and onesided,
     )  # fmt: skip
-    Transform(context, operator, lines, length, bound).run()
+    run(context, operator, lines, length, bound)
 
 
 def stft(context: TemplateContext, op: kernel.TemplateOp) -> None:
@@ -131,7 +131,19 @@ def stft(context: TemplateContext, op: kernel.TemplateOp) -> None:
         window=operator.buffer(2) if operator.has(2) else None,
     )  # fmt: skip
     bound = result[2] * 2 - 1 if onesided else result[2]
-    Transform(context, operator, lines, length, dim_max(bound, as_dim(1))).run()
+    run(context, operator, lines, length, dim_max(bound, as_dim(1)))
+
+
+def run(context: TemplateContext, operator: Operator, lines: Lines, length: Ix, bound: Dim) -> None:
+    """The transforms; where the number of parts is not known, one of two kernels, whose precisions may differ."""
+    e, width = operator.e, lines.width
+    if width.known is not None:
+        Transform(context, operator, lines, length, bound).run()
+        return
+    with e.when(width.compare("eq", 2)):
+        Transform(context, operator, replace(lines, width=e.ix(2)), length, bound).run()
+    with e.when(width.compare("ne", 2)):
+        Transform(context, operator, replace(lines, width=e.ix(1)), length, bound).run()
 
 
 def width_of(e: Emitter, size: Dim) -> Ix:
@@ -340,11 +352,8 @@ class Transform:
             )
             real = self._gather(places, mask)
             imaginary = e.constant(0.0, self.t, self.lanes)
-            if lines.width.known != 1:
+            if lines.width.known == 2:
                 one = e.constant(1, INDEX, self.lanes)
-                if lines.width.known is None:
-                    is_there = e.both(is_there, lines.width.compare("eq", 2))
-                    mask = e.mask(e.select_index(is_there, present, 0), self.lanes)
                 imaginary = self._gather(e.add(places, one), mask)
                 if lines.mirrored:
                     assert is_mirrored is not None
