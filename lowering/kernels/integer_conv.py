@@ -16,7 +16,8 @@ from xdsl.dialects.builtin import i8, i32
 from xdsl.ir import SSAValue
 
 from ...dialects import kernel
-from ...dialects.dims import Dim, as_dim
+from ...dialects.dims import Dim
+from ...dialects.dims.expression import ONE
 from ..template import TemplateContext
 from ..tensor.element_kinds import Element
 from .byte_panels import FLIP, DotProducts, as_bytes, ones, scratch_of_quads, zipped
@@ -218,7 +219,7 @@ class IntegerConvBuilder(ConvBuilder):
         p = self.input_zero
         value = e.sub(value, e.b.broadcast(e.mul(p, weight_sum), lanes))
         if self.extra_row:
-            q = self.zero_of(self.w_zero, -FLIP if self.w_flip else 0, [channel])
+            q = self.zero_of(self.w_zero, -FLIP if self.w_flip else 0, indices)
             inputs = e.load_vector(sums, from_sum + (self.tile.rows - 1) * self.tile.columns, lanes)
             value = e.sub(value, e.mul(e.b.broadcast(q, lanes), inputs))
             count = e.convert("index_cast", e.dim(self.channels * self.windows.taps).ssa, i32)
@@ -276,8 +277,8 @@ class Requantized(Finish):
 
     def __init__(self, operator: Operator) -> None:
         self.o = operator
-        scales = Parameter(operator, 1, False), ByChannel(operator, 4)
-        self.requantizer = Requantizer(operator, scales, Parameter(operator, 6, False), Parameter(operator, 7, False))
+        scales = Parameter(operator, 1, "whole"), ByChannel(operator, 4)
+        self.requantizer = Requantizer(operator, scales, Parameter(operator, 6, "whole"), Parameter(operator, 7, "whole"))
 
     def __call__(self, value: SSAValue, indices: list[Ix], mask: SSAValue | None) -> SSAValue:
         e = self.o.e
@@ -291,21 +292,25 @@ class ByChannel(Parameter):
     """A parameter with one element for each output channel, or one for all."""
 
     def __init__(self, operator: Operator, index: int) -> None:
-        super().__init__(operator, index, False)
+        super().__init__(operator, index, "whole")
+        self.size = operator.dims(index)[0] if operator.has(index) and operator.dims(index) else ONE
 
     def load(self, indices: Sequence[SSAValue | int], axis: int, lanes: int, mask: SSAValue | None) -> SSAValue:
-        if self.dims and self.dims[0] is not as_dim(1):
-            return self.e.load(self.buffer, indices[1] if len(indices) > 1 else indices[0])
-        return self.e.load(self.buffer, 0)
+        if self.size is ONE:
+            return self.e.load(self.buffer, 0)
+        channel = self.e.ix(indices[1])
+        if self.size is not self.extents[1]:
+            channel = self.e.select_index(self._is_one(self.size), 0, channel)
+        return self.e.load(self.buffer, channel)
 
 
 def conv_integer(context: TemplateContext, op: kernel.TemplateOp) -> None:
     """y = conv(x - x_zero_point, w - w_zero_point), i32."""
     operator = Operator(context, op)
-    emit(operator, (0, 1), (Parameter(operator, 2, False), ByChannel(operator, 3)), Finish())
+    emit(operator, (0, 1), (Parameter(operator, 2, "whole"), ByChannel(operator, 3)), Finish())
 
 
 def qlinear_conv(context: TemplateContext, op: kernel.TemplateOp) -> None:
     """y = saturate(round((conv(x - x_zero, w - w_zero) + bias) x_scale w_scale / y_scale) + y_zero)"""
     operator = Operator(context, op)
-    emit(operator, (0, 3), (Parameter(operator, 2, False), ByChannel(operator, 5)), Requantized(operator))
+    emit(operator, (0, 3), (Parameter(operator, 2, "whole"), ByChannel(operator, 5)), Requantized(operator))

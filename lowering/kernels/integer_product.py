@@ -15,13 +15,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Literal
 
 from xdsl.dialects.builtin import i8, i32
 from xdsl.ir import SSAValue
 
 from ...dialects import kernel
 from ...dialects.dims import Dim, as_dim
-from ...dialects.dims.expression import dim_min
+from ...dialects.dims.expression import ONE, dim_min
 from ..loop_builder import Scalar
 from ..template import TemplateContext
 from ..tensor.element_kinds import Element
@@ -34,17 +35,33 @@ from .panels import slack
 from .register_tile import RegisterTile
 
 
-class Parameter:
-    """A scale or zero point: of the whole operand, or of each row (or column); any shape that broadcasts."""
+Along = Literal["whole", "rows", "columns"]
 
-    def __init__(self, operator: Operator, index: int | None, of_rows: bool) -> None:
+
+def sides(a_rank: int, b_rank: int) -> tuple[Along, Along]:
+    """Which axis of a product the parameters of its operands run along: a vector has no such axis."""
+    of_a: Along = "whole" if a_rank == 1 else "rows" if b_rank > 1 else "columns"
+    return of_a, "whole" if b_rank == 1 else "columns"
+
+
+class Parameter:
+    """A scale or zero point: of the whole operand, or of each row (or column); any shape that broadcasts.
+
+    A size that is known only when the kernel runs is 1 or that of the result's axis, as inference has stated.
+    """
+
+    def __init__(self, operator: Operator, index: int | None, of: Along) -> None:
         self.operator, self.index = operator, index if index is not None and operator.has(index) else None
         self.e = operator.e
         self.dims: tuple[Dim, ...] = ()
+        self.extents = operator.result_dims(0)
         if self.index is not None:
             dims = operator.dims(self.index)
-            # a vector has one for each row of the matrix
-            self.dims = (*dims, as_dim(1)) if of_rows and len(dims) == 1 else dims
+            if of == "whole":
+                dims = ()
+            elif of == "rows" and len(dims) == 1:
+                dims = (*dims, ONE)  # a vector has one for each row of the matrix
+            self.dims = dims[max(0, len(dims) - len(self.extents)) :]
             self.buffer = operator.buffer(self.index)
 
     @property
@@ -62,17 +79,23 @@ class Parameter:
         offset, step, lane_step = e.ix(0), e.ix(1), e.ix(0)
         axis %= max(1, len(indices))
         for at in range(1, len(self.dims) + 1):
-            size = self.dims[-at]
-            if size is as_dim(1):
+            size, extent = self.dims[-at], self.extents[-at]
+            if size is ONE or extent is ONE:
                 continue
-            offset = offset + e.ix(indices[-at]) * step
+            own = step if size is extent else e.select_index(self._is_one(size), 0, step)
+            offset = offset + e.ix(indices[-at]) * own
             if len(indices) - at == axis:
-                lane_step = step
+                lane_step = own
             step = step * e.dim(size)
         if lane_step.known == 0 or lanes == 1:
             return e.load(self.buffer, offset)
-        assert lane_step.known == 1, "lanes run along rows or columns"
-        return e.load_vector(self.buffer, offset, lanes, mask)
+        if lane_step.known == 1:
+            return e.load_vector(self.buffer, offset, lanes, mask)
+        places = e.add(e.splat(offset.ssa, lanes), e.mul(e.ramp(0, 1, lanes), e.splat(lane_step.ssa, lanes)))
+        return e.gather(self.buffer, places, mask)
+
+    def _is_one(self, size: Dim) -> SSAValue:
+        return self.e.dim(size).compare("eq", 1)
 
 
 def widened(e: Emitter, kind: Element, value: SSAValue) -> SSAValue:
@@ -234,23 +257,25 @@ def matmul_integer(context: TemplateContext, op: kernel.TemplateOp) -> None:
     def sink(value: SSAValue, indices: Sequence[Scalar], mask: SSAValue | None, axis: int) -> None:
         context.store(op, [value], indices, mask, axis)
 
-    emit(operator, (0, 1), (Parameter(operator, 2, True), Parameter(operator, 3, False)), sink)
+    of_a, of_b = sides(*(len(operator.dims(k)) for k in (0, 1)))
+    emit(operator, (0, 1), (Parameter(operator, 2, of_a), Parameter(operator, 3, of_b)), sink)
 
 
 def qlinear_matmul(context: TemplateContext, op: kernel.TemplateOp) -> None:
     """y = saturate(round((a - a_zero) a_scale (b - b_zero) b_scale / y_scale) + y_zero)"""
     operator = Operator(context, op)
+    of_a, of_b = sides(*(len(operator.dims(k)) for k in (0, 3)))
     requantizer = Requantizer(
         operator,
-        (Parameter(operator, 1, True), Parameter(operator, 4, False)),
-        Parameter(operator, 6, True),
-        Parameter(operator, 7, True),
+        (Parameter(operator, 1, of_a), Parameter(operator, 4, of_b)),
+        Parameter(operator, 6, of_a),
+        Parameter(operator, 7, of_a),
     )
 
     def sink(value: SSAValue, indices: Sequence[Scalar], mask: SSAValue | None, axis: int) -> None:
         context.store(op, [requantizer.apply(value, indices, mask, axis)], indices, mask, axis)
 
-    emit(operator, (0, 3), (Parameter(operator, 2, True), Parameter(operator, 5, False)), sink)
+    emit(operator, (0, 3), (Parameter(operator, 2, of_a), Parameter(operator, 5, of_b)), sink)
 
 
 def emit(operator: Operator, operands: tuple[int, int], zeros: tuple[Parameter, Parameter], sink: Sink) -> None:

@@ -73,10 +73,9 @@ def _spread(o: Operands, parameter: Node, x: Node) -> Node:
             return tuple(space.divide(at, as_dim(block))[0] if k == along else at for k, at in enumerate(index))
 
         return View(x.dims, parameter.element, parameter, of_block, Use.MANY)
-    if len(parameter.dims) == 0 or all(d is ONE for d in parameter.dims):
+    inside = len(parameter.dims) == 1 and -rank <= axis < rank
+    if not inside or all(d is ONE for d in parameter.dims):  # of one number, as inference has stated
         return View((), parameter.element, parameter, lambda space, index: tuple(as_dim(0) for _ in parameter.dims))
-    if len(parameter.dims) != 1:
-        raise o.refuse("a scale of several axes without block_size")
     along = axis_of(axis, rank)
     dims = tuple(parameter.dims[0] if k == along else ONE for k in range(rank))
     return View(dims, parameter.element, parameter, lambda space, index: (index[along],))

@@ -33,12 +33,33 @@ def matmul(c: Context) -> Types:
 
 
 def matmul_integer(c: Context) -> Types:
-    return [c.tensor(i32, matmul_dims(c, c.dims(0), c.dims(1)))]
+    out = matmul_dims(c, c.dims(0), c.dims(1))
+    _parameters(c, out, (0, 1), rows=(2,), columns=(3,))
+    return [c.tensor(i32, out)]
 
 
 def qlinear_matmul(c: Context) -> Types:
     """Operands: a, its scale and zero point, b, its scale and zero point, y's scale and zero point."""
-    return [c.tensor(c.element(7), matmul_dims(c, c.dims(0), c.dims(3)))]
+    out = matmul_dims(c, c.dims(0), c.dims(3))
+    _parameters(c, out, (0, 3), rows=(1, 2, 6, 7), columns=(4, 5))
+    return [c.tensor(c.element(7), out)]
+
+
+def _parameters(
+    c: Context, out: list[Dim], factors: tuple[int, int], rows: Sequence[int], columns: Sequence[int]
+) -> None:
+    """States that scales and zero points are of the whole factor or of its rows (or columns): they broadcast."""
+    a, b = (c.rank(k) for k in factors)
+    for index in (*rows, *columns):
+        if not c.has(index):
+            continue
+        dims, of_rows = list(c.dims(index)), index in rows
+        if len(dims) == 1 and of_rows and b > 1:
+            dims.append(ONE)
+        axes = 0 if (a if of_rows else b) == 1 else len(out)  # a vector is one row, or one column
+        for size in dims[: max(0, len(dims) - axes)]:
+            c.equal(size, ONE, "a scale or zero point of one number")
+        one_way(c, out, dims[max(0, len(dims) - axes) :])
 
 
 def gemm(c: Context) -> Types:

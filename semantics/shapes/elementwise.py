@@ -97,10 +97,28 @@ def quantize_linear(c: Context) -> Types:
         element = c.element(2)
     else:
         element = UINT8
+    _quantization_parameters(c)
     return [c.tensor(element, c.dims(0))]
 
 
+def _quantization_parameters(c: Context) -> None:
+    """States that scale and zero point are of the tensor, of each index of an axis, or of blocks along it."""
+    x, axis, block = c.dims(0), c.attr("axis"), c.attr("block_size")
+    for index in (1, 2):
+        dims = c.dims(index) if c.has(index) else ()
+        if block and len(dims) == len(x):
+            along = c.axis(axis, len(x))
+            for k, (size, extent) in enumerate(zip(dims, x)):
+                c.equal(size, (extent + (block - 1)) // block if k == along else extent, "one parameter for each block")
+        elif len(dims) == 1 and -len(x) <= axis < len(x):
+            one_way(c, x[axis : axis + 1 or None], dims)
+        else:
+            for size in dims:
+                c.equal(size, ONE, "a scale or zero point of one number")
+
+
 def dequantize_linear(c: Context) -> Types:
+    _quantization_parameters(c)
     code = c.attr("output_dtype")
     return [c.tensor(element_of_code(code) if code else c.element(1), c.dims(0))]
 

@@ -83,13 +83,31 @@ def conv(c: Context) -> Types:
     return [c.like(0, conv_dims(c, c.dims(0), c.dims(1)))]
 
 
+def _channel_parameters(c: Context, channels: Dim, whole: Sequence[int], by_channel: Sequence[int]) -> None:
+    """States that scales and zero points are one number, or may be one for each output channel."""
+    for index in (*whole, *by_channel):
+        if not c.has(index):
+            continue
+        dims = c.dims(index)
+        may_vary = index in by_channel and len(dims) == 1
+        for size in dims:
+            wide = c.broadcast_dim(channels, size) if may_vary else size
+            c.equal(wide, channels if may_vary else ONE, "one number, or one for each output channel")
+
+
 def conv_integer(c: Context) -> Types:
-    return [c.tensor(i32, conv_dims(c, c.dims(0), c.dims(1)))]
+    out = conv_dims(c, c.dims(0), c.dims(1))
+    _channel_parameters(c, out[1], whole=(2,), by_channel=(3,))
+    return [c.tensor(i32, out)]
 
 
 def qlinear_conv(c: Context) -> Types:
     """Operands: x, its scale and zero point, w, its scale and zero point, y's scale and zero point, bias."""
-    return [c.tensor(c.element(7), conv_dims(c, c.dims(0), c.dims(3)))]
+    out = conv_dims(c, c.dims(0), c.dims(3))
+    _channel_parameters(c, out[1], whole=(1, 2, 6, 7), by_channel=(4, 5))
+    if c.has(8):
+        c.equal(c.dims_of_rank(8, 1)[0], out[1], "one bias for each output channel")
+    return [c.tensor(c.element(7), out)]
 
 
 def deform_conv(c: Context) -> Types:
