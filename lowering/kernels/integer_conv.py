@@ -278,7 +278,9 @@ class Requantized(Finish):
     def __init__(self, operator: Operator) -> None:
         self.o = operator
         scales = Parameter(operator, 1, "whole"), ByChannel(operator, 4)
-        self.requantizer = Requantizer(operator, scales, Parameter(operator, 6, "whole"), Parameter(operator, 7, "whole"))
+        self.requantizer = Requantizer(
+            operator, scales, Parameter(operator, 6, "whole"), Parameter(operator, 7, "whole")
+        )
 
     def __call__(self, value: SSAValue, indices: list[Ix], mask: SSAValue | None) -> SSAValue:
         e = self.o.e

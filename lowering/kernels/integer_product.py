@@ -34,7 +34,6 @@ from .operator import Operator, known_number
 from .panels import slack
 from .register_tile import RegisterTile
 
-
 Along = Literal["whole", "rows", "columns"]
 
 

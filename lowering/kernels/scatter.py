@@ -115,7 +115,7 @@ def scatter_nd(context: TemplateContext, op: kernel.TemplateOp) -> None:
     scatter = Scatter(context, op)
     e, operator = scatter.e, scatter.operator
     dims, extents = scatter.sizes, operator.dims(1)
-    depth = extents[-1].value
+    depth = len(extents) - 1 + len(dims) - len(operator.dims(2))  # how long an index is, by the ranks
     scatter.copy_data()
     steps = strides(e, dims)
     slice_ = e.dim(whole(*dims[depth:]))

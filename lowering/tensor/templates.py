@@ -248,12 +248,6 @@ def template(o: Operands) -> list[Node | None]:
     return nodes
 
 
-def scatter_nd(o: Operands) -> list[Node | None]:
-    if not o[1].dims or not o[1].dims[-1].is_const:
-        raise o.refuse("the length of an index is known at run time only")
-    return template(o)
-
-
 WITH_EPILOGUE: frozenset[type[onnx.OnnxOp]] = frozenset(
     (onnx.ConvIntegerOp, onnx.MatMulIntegerOp, onnx.QLinearConvOp, onnx.QLinearMatMulOp)
 )
@@ -270,13 +264,12 @@ TEMPLATES: dict[type[onnx.OnnxOp], Rule] = {
     onnx.ConvTransposeOp: conv_transpose,
     onnx.GemmOp: gemm,
     onnx.MatMulOp: matmul,
-    onnx.ScatterNDOp: scatter_nd,
     **dict.fromkeys(
         (
             onnx.AttentionOp, onnx.CompressOp, onnx.ConvIntegerOp, onnx.CumProdOp, onnx.CumSumOp, onnx.DetOp,
             onnx.GRUOp, onnx.LSTMOp, onnx.MatMulIntegerOp, onnx.MlTreeEnsembleClassifierOp, onnx.MlTreeEnsembleOp,
             onnx.MlTreeEnsembleRegressorOp, onnx.NonMaxSuppressionOp, onnx.NonZeroOp, onnx.QLinearConvOp,
-            onnx.QLinearMatMulOp, onnx.RNNOp, onnx.ScatterElementsOp, onnx.TopKOp, onnx.UniqueOp,
+            onnx.QLinearMatMulOp, onnx.RNNOp, onnx.ScatterElementsOp, onnx.ScatterNDOp, onnx.TopKOp, onnx.UniqueOp,
             onnx.LinearAttentionOp, onnx.DFTOp, onnx.STFTOp, onnx.MaxRoiPoolOp, onnx.MaxUnpoolOp,
         ),
         template,

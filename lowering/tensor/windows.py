@@ -11,7 +11,7 @@ from ...dialects import onnx
 from ...dialects.dims import Dim, as_dim
 from ...dialects.dims.expression import ONE, ZERO, dim_max, dim_min
 from .body import Body
-from .casts import converted
+from .casts import convert, converted
 from .element_kinds import I64, Element
 from .elementary import sigmoid
 from .graph import Combine, Computed, Dims, Node, Use, pointwise, widened
@@ -20,7 +20,7 @@ from .movement import concatenated, padded, reshaped, sliced
 from .operators import Operands, Rule, quotient, reduced, scalar_literal
 from .reductions import absolute, mapped, square, square_root
 from .scalars import INDEX, Scalars
-from .templates import resolved_pads
+from .templates import channel_bias, resolved_pads
 
 
 @dataclass(frozen=True)
@@ -265,32 +265,40 @@ def causal_conv_with_state(o: Operands) -> list[Node]:
     """A depthwise convolution over the state and x, and the last positions seen as the new state."""
     x, w, bias, state = o[0], o[1], o.get(2), o.get(3)
     taps, t = w.dims[2], x.element.compute
-    if not taps.is_const or o.attr("activation") not in ("none", "silu", "swish"):
-        raise o.refuse("a kernel of unknown size, or another activation")
-    depth = taps.value
-    length = x.dims[2] + (depth - 1)
+    if o.attr("activation") not in ("none", "silu", "swish"):
+        raise o.refuse("another activation")
+    length = x.dims[2] + (taps - 1)
     seen_dims = (*x.dims[:2], length)
     if state is None:
         none = scalar_literal(0.0, t)
-        seen = padded(widened(x), seen_dims, [ZERO, ZERO, as_dim(depth - 1)], none)
+        seen = padded(widened(x), seen_dims, [ZERO, ZERO, taps - 1], none)
     else:
         seen = widened(concatenated([state, x], 2, seen_dims))
-    weights = widened(w)
+    sources = ((seen, Use.MANY), (weights := widened(w), Use.MANY))
 
-    def formula(body: Body, index: Index) -> SSAValue:
-        s = body.scalars
-        total = s.constant(0.0, t)
-        for k in range(depth):
+    def product(body: Body, index: Index) -> SSAValue:
+        """[batch, channel, position, tap]"""
+        value = body.read(seen, (*index[:2], index[2] + index[3]))
+        return body.scalars.mul(value, body.read(weights, (index[1], ZERO, index[3])), t)
+
+    def unrolled(body: Body, index: Index) -> SSAValue:
+        total = body.scalars.constant(0.0, t)
+        for k in range(taps.value):
             value = body.read(seen, (*index[:2], index[2] + k))
-            total = s.fma(value, body.read(weights, (index[1], ZERO, as_dim(k))), total)
-        if bias is not None:
-            total = s.add(total, body.wide(bias, index[1:2]), t)
-        return total if o.attr("activation") == "none" else s.mul(total, sigmoid(s, total, t), t)
+            total = body.scalars.fma(value, body.read(weights, (index[1], ZERO, as_dim(k))), total)
+        return total
 
-    sources = [(seen, Use.MANY), (weights, Use.MANY), *([] if bias is None else [(bias, Use.MANY)])]
-    results = [converted(Computed(x.dims, t, tuple(sources), formula, cost=3 * depth), o.element())]
+    if taps.is_const:
+        total: Node = Computed(x.dims, t, sources, unrolled, cost=3 * taps.value)
+    else:
+        total = reduced(Combine.ADD, Computed((*x.dims, taps), t, sources, product, cost=3), [3])
+    if (each := channel_bias(bias, 3)) is not None:
+        total = pointwise(lambda s, v, c: s.add(v, convert(s, c, each.element, t), t), (total, each), x.dims, t)
+    if o.attr("activation") != "none":
+        total = pointwise(lambda s, v: s.mul(v, sigmoid(s, v, t), t), (total,), x.dims, t, 20)
+    results = [converted(total, o.element())]
     if o.has_result(1):
-        last = sliced(seen, o.dims(1), [ZERO, ZERO, length - (depth - 1)], [1, 1, 1])
+        last = sliced(seen, o.dims(1), [ZERO, ZERO, length - (taps - 1)], [1, 1, 1])
         results.append(converted(last, o.element(1)))
     return results
 

@@ -470,12 +470,20 @@ def scatter_elements(c: Context) -> Types:
 
 def scatter_nd(c: Context) -> Types:
     x, indices, updates = c.dims(0), c.dims(1), c.dims(2)
-    if indices and indices[-1].is_const:
-        expected = [*indices[:-1], *x[indices[-1].value :]]
-        if len(expected) != len(updates):
-            raise ShapeError(f"updates of rank {len(updates)} where ScatterND needs {len(expected)}")
-        for a, (d, u) in enumerate(zip(expected, updates)):
-            c.equal(u, d, f"axis {a} of the updates of ScatterND")
+    if not indices:
+        raise ShapeError("ScatterND with indices of rank 0")
+    if indices[-1].is_const:
+        depth = indices[-1].value
+    else:
+        depth = len(indices) - 1 + len(x) - len(updates)  # the ranks tell how long an index is
+        c.equal(indices[-1], as_dim(depth), "the length of an index of ScatterND")
+    if not 0 <= depth <= len(x):
+        raise ShapeError(f"ScatterND with indices of {depth} numbers for data of rank {len(x)}")
+    expected = [*indices[:-1], *x[depth:]]
+    if len(expected) != len(updates):
+        raise ShapeError(f"updates of rank {len(updates)} where ScatterND needs {len(expected)}")
+    for a, (d, u) in enumerate(zip(expected, updates)):
+        c.equal(u, d, f"axis {a} of the updates of ScatterND")
     return [c.type_of(0)]
 
 
