@@ -50,3 +50,43 @@ def test_a_mask_that_does_not_fit() -> None:
     ones = {n: np.ones((2, 1, length, 4), np.float32) for n, length in (("q", 2), ("k", 5), ("v", 5))}
     with pytest.raises(sx.InputError, match="M"):
         sx.compile(model(graph))(**ones, m=np.ones((4, 1, 1, 5), np.bool_))
+
+
+@pytest.mark.parametrize("rows", [1, 3])
+@pytest.mark.parametrize("columns", [1, 2])
+def test_zero_points_whose_number_is_known_at_run_time(rows: int, columns: int) -> None:
+    graph = """g (uint8[M, K] a, int8[K, N] b, uint8[P] p, int8[Q] q) => (int32[M, N] y) {
+        y = MatMulInteger(a, b, p, q)
+    }"""
+    random = np.random.default_rng(0)
+    a, b = random.integers(0, 256, (3, 70), np.uint8), random.integers(-128, 128, (70, 2), np.int8)
+    p, q = random.integers(0, 256, rows, np.uint8), random.integers(-128, 128, columns, np.int8)
+    found = sx.compile(model(graph))(a=a, b=b, p=p, q=q)["y"]
+    assert_array_equal(found, (a.astype(int) - p[:, None]) @ (b.astype(int) - q))
+
+
+@pytest.mark.parametrize("count", [1, 5])
+def test_scales_whose_number_is_known_at_run_time(count: int) -> None:
+    graph = """g (float[N, C] x, float[S] s, uint8[S] z) => (uint8[N, C] y, float[N, C] d) {
+        y = QuantizeLinear(x, s, z)
+        d = DequantizeLinear(y, s, z)
+    }"""
+    x, scale = np.linspace(-3, 9, 10, dtype=np.float32).reshape(2, 5), np.arange(1, count + 1, dtype=np.float32) / 8
+    zero = np.arange(count, dtype=np.uint8) * 9
+    found = sx.compile(model(graph))(x=x, s=scale, z=zero)
+    wanted = np.clip(np.round(x / scale) + zero, 0, 255).astype(np.uint8)
+    assert_array_equal(found["y"], wanted)
+    assert_array_equal(found["d"], (wanted.astype(np.float32) - zero) * scale)
+    with pytest.raises(sx.InputError, match="S"):
+        sx.compile(model(graph))(x=x, s=scale.repeat(2), z=zero.repeat(2))
+
+
+def test_the_number_of_parts_of_a_size_that_is_known_at_run_time() -> None:
+    graph = """g (float[N, M] x) => (int64 n) {
+        three = Constant<value_int = 3>()
+        parts = SplitToSequence<axis = 1>(x, three)
+        n = SequenceLength(parts)
+    }"""
+    program = sx.compile(model(graph))
+    assert [int(program(np.ones((2, m), np.float32))["n"]) for m in (1, 3, 7)] == [1, 1, 3]
+    assert not program.explain().to_dict()["hosted"]
