@@ -131,15 +131,15 @@ class ConvBuilder:
         return PhaseImage(self.e, self.products, self.windows)
 
     def image_scratch(self, size: Dim, thread: SSAValue | None) -> SSAValue:
-        """Memory for copied channels, or for a row that is split."""
+        """Memory for copied channels."""
         return self.context.scratch(self.products.sums, size, thread)
 
-    def copy(self, channel: Ix, first: Ix, buffer: SSAValue, row: SSAValue | None) -> None:
+    def copy(self, channel: Ix, first: Ix, buffer: SSAValue) -> None:
         """Copies the input's channel `first + channel` as the buffer's channel `channel`."""
         e = self.e
         plane = e.dim(product([a.size for a in self.windows.axes]))
         at = channel * e.dim(self.windows.channel)
-        self.image.copy_channel(self.x, (channel + first) * plane, buffer, at, row)
+        self.image.copy_channel(self.x, (channel + first) * plane, buffer, at)
 
     def write_tables(self) -> None:
         """What taps add to a position; no table where there is one tap."""
@@ -206,10 +206,11 @@ class ConvBuilder:
             count = (images - loop.index).min(chunk)
             first = loop.index * e.dim(channels)
             grain = e.ix(2 * e.grain_cycles) // (channel // self.tile.lanes + 1) + 1
-            with e.parallel(count * e.dim(channels), grain) as (lower, upper, thread):
-                row = self.take_row(thread)
-                with e.loop(lower, upper, nonempty=True) as copied:
-                    self.copy(copied.index, first, buffer, row)
+            with (
+                e.parallel(count * e.dim(channels), grain) as (lower, upper, _),
+                e.loop(lower, upper, nonempty=True) as copied,
+            ):
+                self.copy(copied.index, first, buffer)
             self.all_images(buffer, loop.index, count)
 
     def images_at_once(self) -> int:
@@ -229,13 +230,13 @@ class ConvBuilder:
         work = tiles * self.steps * (self.tile.rows * self.tile.vectors // 2 + 1)
         grain = e.ix(e.grain_cycles) // work.max(1) + 1
         with e.parallel(e.dim(c.images) * c.groups, grain) as (lower, upper, thread):
-            sums, row = self.take_sums(thread), self.take_row(thread)
+            sums = self.take_sums(thread)
             size = self.windows.channel * c.depth + self.width
             buffer = self.image_scratch(size, thread)
             with e.loop(lower, upper, nonempty=True) as units:
                 number, group = units.index // c.groups, units.index % c.groups
                 with e.loop(0, depth) as copied:
-                    self.copy(copied.index, units.index * depth, buffer, row)
+                    self.copy(copied.index, units.index * depth, buffer)
                 with (
                     e.loop(0, self.output_phases) as phases,
                     e.loop(0, self.positions, self.width) as positions,
@@ -249,10 +250,6 @@ class ConvBuilder:
         tile = self.tile
         size = (tile.lanes if self.plan.pixels else tile.rows) * tile.columns + tile.lanes
         return self.context.scratch(self.products.sums, size, thread)
-
-    def take_row(self, thread: SSAValue) -> SSAValue | None:
-        size = self.image.row_buffer
-        return None if size is None else self.image_scratch(size, thread)
 
     # Tiles
 

@@ -98,11 +98,9 @@ class DepthwiseBuilder:
             size = self.windows.channel + self.windows.pitches[0] * self.tile.rows + self.lanes
             image = self.context.scratch(self.products.sums, size, thread)
             sums = self.context.scratch(self.products.sums, as_dim(self.tile.rows * self.lanes), thread)
-            row = self.image.row_buffer
-            buffer = None if row is None else self.context.scratch(self.products.sums, row, thread)
             with e.loop(lower, upper, nonempty=True) as units:
                 unit = units.index
-                self.image.copy_channel(x, unit * plane, image, e.ix(0), buffer)
+                self.image.copy_channel(x, unit * plane, image, e.ix(0))
                 with e.loop(0, multiplier) as channels:
                     channel = unit % c.groups * multiplier + channels.index
                     self.channel(image, w, unit // c.groups, channel, sums)

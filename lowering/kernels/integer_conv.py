@@ -10,7 +10,7 @@ Config as the operators' attributes; with `packed` = [rows, vectors] w was a con
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from xdsl.dialects.builtin import i8, i32
 from xdsl.ir import SSAValue
@@ -40,52 +40,46 @@ class QuadImage(PhaseImage):
     def __init__(self, e: Emitter, windows: Windows, flip: bool, zero: SSAValue, channels: Ix, plane: Ix) -> None:
         super().__init__(e, DotProducts(rows_signed=True), windows)
         self.flip, self.zero, self.channels, self.plane = flip, zero, channels, plane
-        self.bytes_of: dict[SSAValue, SSAValue] = {}
         self.there = e.ix(4)
-        self.filler = zero
+        self.padding = self.flips = zero
 
     def of_quad(self, quad: Ix) -> None:
         """Which of a quad's channels there are; the others are 0, as their weights."""
         e = self.e
         self.there = (self.channels - quad * 4).min(4)
-        filler = e.constant(0, i32)
+        none = e.constant(0, i32)
+        self.padding = self.flips = none
         for i in range(4):
-            byte = e.bits("shl", self.zero, e.constant(8 * i, i32))
-            filler = e.bits("or", filler, e.select(self.there.compare("sgt", i), byte, e.constant(0, i32)))
-        self.filler = filler
+            inside, shift = self.there.compare("sgt", i), e.constant(8 * i, i32)
+            byte, flip = (e.bits("shl", b, shift) for b in (self.zero, e.constant(FLIP * self.flip, i32)))
+            self.padding = e.bits("or", self.padding, e.select(inside, byte, none))
+            self.flips = e.bits("or", self.flips, e.select(inside, flip, none))
 
-    def _write_row(
-        self, source: SSAValue, origin: Ix, row: SSAValue, at: Ix, before: Ix, count: Ix, length: Ix
-    ) -> None:
+    def filler(self) -> SSAValue:
+        """The zero point."""
+        return self.e.b.broadcast(self.padding, self.lanes)
+
+    def contiguous(self, source: SSAValue, at: Ix, count: Ix | None) -> SSAValue:
+        def load(at: Ix, mask: SSAValue) -> SSAValue:
+            return self.e.load_vector(source, at, self.lanes, mask)
+
+        return self._quads(load, at, count)
+
+    def strided(self, source: SSAValue, at: Ix, stride: int, count: Ix | None) -> SSAValue:
+        def load(at: Ix, mask: SSAValue) -> SSAValue:
+            return self.e.gather(source, self.e.ramp(at, stride, self.lanes), mask)
+
+        return self._quads(load, at, count)
+
+    def _quads(self, load: Callable[[Ix, SSAValue], SSAValue], at: Ix, count: Ix | None) -> SSAValue:
         e, lanes = self.e, self.lanes
-        self._zeros(row, at, before)
-        whole = e.select_index(self.there.compare("eq", 4), count // lanes * lanes, 0)
-        with e.loop(0, whole, lanes) as loop:
-            rows = [e.load_vector(source, loop.index + origin + self.plane * i, lanes) for i in range(4)]
-            e.store_vector(self.turned(zipped(e, rows), lanes), row, loop.index + at + before)
-        with e.loop(whole, count) as loop:
-            place = (loop.index + at + before) * 4
-            for i in range(4):
-                inside = self.there.compare("sgt", i)
-                from_ = e.select_index(inside, loop.index + origin + self.plane * i, 0)
-                value = self.turned_byte(e.load(source, from_))
-                e.store(e.select(inside, value, e.constant(0, i8)), self.bytes_of[row], place + i)
-        self._zeros(row, at + before + count, length - before - count)
-
-    def _zeros(self, row: SSAValue, at: Ix, count: Ix) -> None:
-        """The zero point, where there is no input."""
-        if count.known == 0:
-            return
-        e, lanes = self.e, self.lanes
-        value = e.b.broadcast(self.filler, lanes)
-        with e.loop(0, count, lanes) as loop:
-            e.store_vector(value, row, loop.index + at, e.mask(count - loop.index, lanes))
-
-    def turned(self, quads: SSAValue, lanes: int) -> SSAValue:
-        return self.e.bits("xor", quads, self.e.constant(-0x7F7F7F80, i32, lanes)) if self.flip else quads
-
-    def turned_byte(self, value: SSAValue) -> SSAValue:
-        return self.e.bits("xor", value, self.e.constant(FLIP - 256, i8)) if self.flip else value
+        left = e.ix(lanes) if count is None else count
+        # channels that are not there are not read either
+        masks = [e.mask(e.select_index(self.there.compare("sgt", i), left, 0), lanes) for i in range(4)]
+        quads = zipped(e, [load(at + self.plane * i, mask) for i, mask in enumerate(masks)])
+        if self.flip:
+            quads = e.bits("xor", quads, e.b.broadcast(self.flips, lanes))
+        return quads if count is None else e.select(masks[0], quads, self.filler())
 
 
 class IntegerConvBuilder(ConvBuilder):
@@ -134,14 +128,11 @@ class IntegerConvBuilder(ConvBuilder):
         return e.add(value, e.constant(shift, i32))
 
     def image_scratch(self, size: Dim, thread: SSAValue | None) -> SSAValue:
-        """Quads, that can be written by bytes."""
+        """Quads."""
         bytes_ = self.context.scratch(i8, size * 4, thread)
-        quads = scratch_of_quads(self.e, bytes_, self.e.dim(size))
-        assert isinstance(self.image, QuadImage)
-        self.image.bytes_of[quads] = bytes_
-        return quads
+        return scratch_of_quads(self.e, bytes_, self.e.dim(size))
 
-    def copy(self, channel: Ix, first: Ix, buffer: SSAValue, row: SSAValue | None) -> None:
+    def copy(self, channel: Ix, first: Ix, buffer: SSAValue) -> None:
         """A quad of channels; they are numbered within a group."""
         e = self.e
         quads = e.dim(self.convolution.depth)
@@ -149,7 +140,7 @@ class IntegerConvBuilder(ConvBuilder):
         source = (group * e.dim(self.channels) + quad * 4) * self.plane
         assert isinstance(self.image, QuadImage)
         self.image.of_quad(quad)
-        self.image.copy_channel(self.x, source, buffer, channel * e.dim(self.windows.channel), row)
+        self.image.copy_channel(self.x, source, buffer, channel * e.dim(self.windows.channel))
 
     def pack_weights(self) -> SSAValue:
         """[group, tile, quad, tap, row of the tile], by bytes."""

@@ -2,12 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
+
 from xdsl.ir import SSAValue
 
-from ...dialects.dims import Dim
 from .emit import Emitter, Ix
 from .register_tile import Products
-from .window import Windows
+from .window import Axis, Windows
+
+MOST_UNROLLED = 8
+"""Vectors of a row that are written out one by one."""
+
+
+@dataclass(frozen=True)
+class RowPhase:
+    """A phase of a row: elements u of it are x[u * stride + residue], from place `start` on, up to place `length`."""
+
+    place: Ix
+    start: Ix
+    residue: Ix
+    length: Ix
 
 
 class PhaseImage:
@@ -20,93 +35,169 @@ class PhaseImage:
     def lanes(self) -> int:
         return self.e.target.lanes(self.products.bytes)
 
-    @property
-    def row_buffer(self) -> Dim | None:
-        """Elements of scratch that copying one channel needs: a padded row before it is split."""
-        last = self.windows.axes[-1]
-        return None if last.stride == 1 else self._row_length() + 2 * self.lanes
+    # What is copied
 
-    def _row_length(self) -> Dim:
-        last = self.windows.axes[-1]
-        return last.padded if last.stride == 1 else last.extent * last.stride
+    def filler(self) -> SSAValue:
+        """A vector of what is in the padding."""
+        return self.e.constant(0, self.products.sums, self.lanes)
 
-    def copy_channel(self, source: SSAValue, source_at: Ix, image: SSAValue, at: Ix, row: SSAValue | None) -> None:
-        """One channel from source[source_at..] to image[at..]; `row` is scratch of `row_buffer` elements."""
+    def contiguous(self, source: SSAValue, at: Ix, count: Ix | None) -> SSAValue:
+        """A vector of neighbouring elements; from the `count`-th on, which need not be there, it is the filler."""
+        mask = None if count is None else self.e.mask(count, self.lanes)
+        return self.products.load_vector(self.e, source, at, self.lanes, mask)
+
+    def strided(self, source: SSAValue, at: Ix, stride: int, count: Ix | None) -> SSAValue:
+        """As `contiguous`, of every stride-th element."""
+        e = self.e
+        mask = None if count is None else e.mask(count, self.lanes)
+        return self.products.widen(e, e.gather(source, e.ramp(at, stride, self.lanes), mask))
+
+    # Rows
+
+    def copy_channel(self, source: SSAValue, source_at: Ix, image: SSAValue, at: Ix) -> None:
+        """One channel from source[source_at..] to image[at..]."""
         e, axes = self.e, self.windows.axes
+        if len(axes) == 1:
+            self._copy_row(source, source_at, image, at)
+            return
+        outer, rows = axes[:-2], axes[-2]
         extents: list[Ix] = []
-        for axis, extent in zip(axes[:-1], self.windows.extents):
+        for axis, extent in zip(outer, self.windows.extents):
             extents += [e.ix(axis.phases), e.dim(extent)]
 
         def copy(indices: list[Ix], _: tuple[SSAValue, ...]) -> list[SSAValue]:
-            pairs = list(zip(indices[::2], indices[1::2]))
-            self._copy_row(source, source_at, image, at, row, pairs)
+            inside: SSAValue | None = None
+            phase, place, plane = e.ix(0), at, e.ix(0)
+            for axis, pitch, p, t in zip(outer, self.windows.pitches, indices[::2], indices[1::2]):
+                y = t * axis.stride + p - e.dim(axis.before)
+                # one unsigned comparison tells both ends
+                valid = y.compare("ult", e.dim(axis.size))
+                inside = valid if inside is None else e.both(inside, valid)
+                phase = phase * axis.phases + p
+                place = place + t * e.dim(pitch)
+                plane = plane * e.dim(axis.size) + y
+            with e.loop(0, rows.phases) as phases:
+                number = phase * rows.phases + phases.index
+                start = number * (axes[-1].phases * e.dim(self.windows.phase)) + place
+                self._copy_plane(source, source_at, plane, image, start, phases.index, inside)
             return []
 
         e.nest(extents, [], copy)
 
-    def _copy_row(
-        self, source: SSAValue, source_at: Ix, image: SSAValue, at: Ix, row: SSAValue | None, outer: list[tuple[Ix, Ix]]
+    def _copy_plane(
+        self, source: SSAValue, source_at: Ix, plane: Ix, image: SSAValue, at: Ix, phase: Ix, inside: SSAValue | None
     ) -> None:
-        """The row at a (phase, index) on each outer axis."""
-        e, axes = self.e, self.windows.axes
-        last = axes[-1]
-        inside: SSAValue | None = None
-        phase, place, from_row = e.ix(0), at, e.ix(0)
-        for axis, pitch, (p, t) in zip(axes[:-1], self.windows.pitches, outer):
-            y = t * axis.stride + p - e.dim(axis.before)
-            # one unsigned comparison tells both ends
-            valid = y.compare("ult", e.dim(axis.size))
-            inside = valid if inside is None else e.both(inside, valid)
-            phase = phase * axis.phases + p
-            place = place + t * e.dim(pitch)
-            from_row = from_row * e.dim(axis.size) + y
-        place = place + phase * last.phases * e.dim(self.windows.phase)
-        before, length = e.dim(last.before), e.dim(self._row_length())
-        count = e.dim(last.size).min(length - before)
+        """All rows of a phase of the rows' axis: those of the padding, and those of the input's plane between."""
+        e, rows, last = self.e, self.windows.axes[-2], self.windows.axes[-1]
+        extent, pitch = e.dim(self.windows.extents[-2]), e.dim(self.windows.pitches[-2])
+        first, end = self._inside(rows, phase, extent)
         if inside is not None:
-            count = e.select_index(inside, count, 0)
-        origin = from_row * e.dim(last.size) + source_at
-        if row is None:
-            self._write_row(source, origin, image, place, before, count, length)
-            return
-        self._write_row(source, origin, row, e.ix(0), before, count, length)
-        self._split_row(row, image, place)
+            first, end = e.select_index(inside, first, extent), e.select_index(inside, end, extent)
+        for lower, upper in ((e.ix(0), first), (end, extent)):
+            if lower.known is None or lower.known != upper.known:
+                with e.loop(lower, upper) as loop:
+                    self._fill_row(image, loop.index * pitch + at)
+        with e.loop(first, end) as loop:
+            y = loop.index * rows.stride + (phase - e.dim(rows.before))
+            origin = (plane * e.dim(rows.size) + y) * e.dim(last.size) + source_at
+            self._copy_row(source, origin, image, loop.index * pitch + at)
 
-    def _write_row(
-        self, source: SSAValue, origin: Ix, row: SSAValue, at: Ix, before: Ix, count: Ix, length: Ix
-    ) -> None:
-        """row[at..] = `before` zeros, `count` elements, zeros up to `length`."""
+    def _inside(self, axis: Axis, phase: Ix, extent: Ix) -> tuple[Ix, Ix]:
+        """Which indices of a phase are of the input."""
+        before, size, stride = self.e.dim(axis.before), self.e.dim(axis.size), axis.stride
+        first = (before - phase + (stride - 1)) // stride
+        end = (before - phase + size + (stride - 1)) // stride
+        return first.min(extent), end.min(extent)
+
+    def _row_phases(self, place: Ix) -> list[RowPhase]:
+        e, last = self.e, self.windows.axes[-1]
+        length = e.dim(self.windows.row_elements)
+        phases: list[RowPhase] = []
+        for p in range(last.phases):
+            before = e.dim(last.before)
+            start = (before - p + (last.stride - 1)).max(0) // last.stride
+            at = place + e.dim(self.windows.phase) * p
+            phases.append(RowPhase(at, start.min(length), start * last.stride + p - before, length))
+        return phases
+
+    def _fill_row(self, image: SSAValue, place: Ix) -> None:
+        """A row of padding only."""
+        for phase in self._row_phases(place):
+            self._fill(image, phase.place, phase.length)
+
+    def _fill(self, image: SSAValue, at: Ix, count: Ix) -> None:
         e, lanes = self.e, self.lanes
-        self._zeros(row, at, before)
-        with e.loop(0, count, lanes) as loop:
-            mask = e.mask(count - loop.index, lanes)
-            values = self.products.load_vector(e, source, loop.index + origin, lanes, mask)
-            e.store_vector(values, row, loop.index + at + before, mask)
-        self._zeros(row, at + before + count, length - before - count)
+        filler = self.filler()
 
-    def _zeros(self, row: SSAValue, at: Ix, count: Ix) -> None:
-        if count.known == 0:
-            return
+        def write(start: Ix, whole: bool) -> None:
+            e.store_vector(filler, image, at + start, None if whole else e.mask(count - start, lanes))
+
+        self._vectors(count // lanes if count.known is not None else e.ix(0), count, write)
+
+    def _vectors(self, whole: Ix, count: Ix, write: Callable[[Ix, bool], None]) -> None:
+        """Calls `write(start, whole)` for vectors up to `count`: the first `whole` ones, and those of which a part is
+        there."""
         e, lanes = self.e, self.lanes
-        zero = e.constant(0, self.products.sums, lanes)
-        with e.loop(0, count, lanes) as loop:
-            e.store_vector(zero, row, loop.index + at, e.mask(count - loop.index, lanes))
+        number = count.ceildiv(lanes)
+        if number.known is not None and number.known <= MOST_UNROLLED and whole.known is not None:
+            for v in range(number.known):
+                write(e.ix(v * lanes), v < whole.known)
+            return
+        if whole.known != 0:
+            with e.loop(0, whole * lanes, lanes) as loop:
+                write(loop.index, True)
+        with e.loop(whole * lanes, count, lanes) as loop:
+            write(loop.index, False)
 
-    def _split_row(self, row: SSAValue, image: SSAValue, at: Ix) -> None:
-        """Every stride-th element of the row, for each phase."""
+    def _copy_row(self, source: SSAValue, origin: Ix, image: SSAValue, place: Ix) -> None:
+        """The row of the input at source[origin..]."""
+        last = self.windows.axes[-1]
+        phases = self._row_phases(place)
+        for phase in phases:
+            if phase.start.known != 0:
+                self._fill(image, phase.place, phase.start)
+        if last.stride == 2 and all(p.residue.known is not None for p in phases):
+            self._split_in_two(source, origin, image, phases)
+            return
+        for phase in phases:
+            self._copy_phase(source, origin, image, phase)
+
+    def _copy_phase(self, source: SSAValue, origin: Ix, image: SSAValue, phase: RowPhase) -> None:
         e, lanes, last = self.e, self.lanes, self.windows.axes[-1]
-        extent = e.dim(last.extent)
-        with e.loop(0, extent, lanes) as loop:
-            mask = e.mask(extent - loop.index, lanes)
-            for phase in range(last.phases):
-                if last.stride == 2:
-                    low = e.load_vector(row, loop.index * 2, lanes)
-                    high = e.load_vector(row, loop.index * 2 + lanes, lanes)
-                    values = e.shuffle(low, high, range(phase, 2 * lanes, 2))
-                else:
-                    offsets = e.ramp(loop.index * last.stride + phase, last.stride, lanes)
-                    values = e.gather(row, offsets, mask)
-                e.store_vector(values, image, loop.index + at + e.dim(self.windows.phase) * phase, mask)
+        elements = (e.dim(last.size) - phase.residue + (last.stride - 1)).max(0) // last.stride
+        room = phase.length - phase.start
+
+        def write(start: Ix, whole: bool) -> None:
+            left = None if whole else elements - start
+            if last.stride == 1:
+                values = self.contiguous(source, start + origin, left)
+            else:
+                values = self.strided(source, start * last.stride + (origin + phase.residue), last.stride, left)
+            mask = None if whole else e.mask(room - start, lanes)
+            e.store_vector(values, image, start + (phase.place + phase.start), mask)
+
+        self._vectors(elements.min(room) // lanes, room, write)
+
+    def _split_in_two(self, source: SSAValue, origin: Ix, image: SSAValue, phases: list[RowPhase]) -> None:
+        """The phases of stride 2, which are the elements at even and at odd places."""
+        e, lanes = self.e, self.lanes
+        size = e.dim(self.windows.axes[-1].size)
+        rooms = [p.length - p.start for p in phases]
+
+        def write(start: Ix, whole: bool) -> None:
+            left = None if whole else size - start * 2
+            low = self.contiguous(source, start * 2 + origin, left)
+            high = self.contiguous(source, start * 2 + origin + lanes, None if left is None else left - lanes)
+            for phase, room in zip(phases, rooms):
+                residue = phase.residue.known
+                assert residue is not None
+                values = e.shuffle(low, high, range(residue, 2 * lanes, 2))
+                mask = None if whole else e.mask(room - start, lanes)
+                e.store_vector(values, image, start + (phase.place + phase.start), mask)
+
+        # whole vectors are whole in all that is read and written
+        fewest = rooms[0].min(rooms[-1]).min(size // 2)
+        self._vectors(fewest // lanes, rooms[0].max(rooms[-1]), write)
 
     def write_table(self, table: SSAValue) -> None:
         """table[tap] = what the tap adds to q, taps in row-major order."""

@@ -149,13 +149,12 @@ class WinogradBuilder:
         grain = e.ix(2 * e.grain_cycles) // (self.channel // self.tile.lanes + 1) + 1
         with e.loop(0, e.dim(c.images)) as images:
             number = images.index
-            with e.parallel(self.depth, grain) as (lower, upper, thread):
-                size = self.image.row_buffer
-                assert size is not None, "the stride is 2"
-                row = context.scratch(self.products.sums, size, thread)
-                with e.loop(lower, upper, nonempty=True) as loop:
-                    source = (number * self.depth + loop.index) * plane
-                    self.image.copy_channel(x, source, image, loop.index * self.channel, row)
+            with (
+                e.parallel(self.depth, grain) as (lower, upper, _),
+                e.loop(lower, upper, nonempty=True) as loop,
+            ):
+                source = (number * self.depth + loop.index) * plane
+                self.image.copy_channel(x, source, image, loop.index * self.channel)
             self.blocks(image, number)
 
     def blocks(self, image: SSAValue, number: Ix) -> None:
