@@ -116,14 +116,22 @@ def _nearest(product: Lanes) -> tuple[Lanes, Lanes]:
     return product - MAGIC, product.bits() - product.const(MAGIC).bits()
 
 
-def _times_power_of_two(target: Target, x: Lanes, n: Lanes, whole: Lanes) -> Lanes:
+def times_power_of_two(target: Target, x: Lanes, n: Lanes, whole: Lanes) -> Lanes:
     """x * 2^n, rounded once, for |n| <= 252; `whole` is n as integer."""
-    width = {None: 0, 4: 128, 8: 256, 16: 512, 32: 512, 64: 512}.get(x.count, 0)
-    if width and target.has("avx512f") and (width == 512 or target.has("avx512vl")):
-        return _scalef(x, n, width)
+    if has_scalef(target, x):
+        return _scalef(x, n, _SCALEF_BITS[x.count or 0])
     half = whole >> 1
     rest = whole - half
-    return x * _power_of_two(half) * _power_of_two(rest)
+    return x * power_of_two(half) * power_of_two(rest)
+
+
+_SCALEF_BITS = {4: 128, 8: 256, 16: 512, 32: 512, 64: 512}
+
+
+def has_scalef(target: Target, x: Lanes) -> bool:
+    """Whether one instruction multiplies such a vector by powers of 2, of any size."""
+    width = _SCALEF_BITS.get(x.count or 0)
+    return width is not None and target.has("avx512f") and (width == 512 or target.has("avx512vl"))
 
 
 def _scalef(x: Lanes, n: Lanes, width: int) -> Lanes:
@@ -144,16 +152,18 @@ def _scalef(x: Lanes, n: Lanes, width: int) -> Lanes:
     return x.of(f.raw_intrinsic(name, arguments, x.type))
 
 
-def _power_of_two(n: Lanes) -> Lanes:
+def power_of_two(n: Lanes) -> Lanes:
     """2^n for -126 <= n <= 127."""
     return ((n + 127) << 23).as_float()
 
 
-def _exp_parts(x: Lanes) -> tuple[Lanes, Lanes, Lanes]:
-    """x = n*ln2 + r with |r| <= ln2/2: exp(r), and n as float and integer."""
+def exp_parts(x: Lanes, low: Lanes | None = None) -> tuple[Lanes, Lanes, Lanes]:
+    """x (+ low) = n*ln2 + r with |r| <= ln2/2: exp(r), and n as float and integer."""
     n, whole = _nearest(fma(x, x.const(LOG2_E), MAGIC))
     r = fma(n, x.const(-LN2), x)  # exact
     r = fma(n, x.const(-LN2_LOW), r)
+    if low is not None:
+        r = r + low
     return fma(_exp_slope(r), r, 1.0), n, whole
 
 
@@ -164,8 +174,8 @@ def _exp_slope(r: Lanes) -> Lanes:
 
 def exp(m: Mathematics, x: Lanes) -> Lanes:
     """exp(n*ln2 + r) = 2^n * (1 + r + r^2*p(r)); max error 0.892 ULP."""
-    p, n, whole = _exp_parts(x.at_most(89.0).at_least(-104.0))
-    return _times_power_of_two(m.target, p, n, whole)
+    p, n, whole = exp_parts(x.at_most(89.0).at_least(-104.0))
+    return times_power_of_two(m.target, p, n, whole)
 
 
 def exp2(m: Mathematics, x: Lanes) -> Lanes:
@@ -173,7 +183,7 @@ def exp2(m: Mathematics, x: Lanes) -> Lanes:
     x = x.at_most(129.0).at_least(-151.0)
     n, whole = _nearest(x + MAGIC)
     r = x - n  # exact
-    return _times_power_of_two(m.target, fma(polynomial(r, EXP2), r, 1.0), n, whole)
+    return times_power_of_two(m.target, fma(polynomial(r, EXP2), r, 1.0), n, whole)
 
 
 def expm1(m: Mathematics, x: Lanes) -> Lanes:
@@ -185,7 +195,7 @@ def expm1(m: Mathematics, x: Lanes) -> Lanes:
     s = r + low
     low = (r - s) + low
     e = fma(polynomial(s, EXPM1) * s, s, low)
-    h = _power_of_two(whole - 1)
+    h = power_of_two(whole - 1)
     result = fma(h, e, fma(h, s, h - 0.5))
     return (x.abs() < 2.0**-24).choose(x, result * 2.0)
 
@@ -253,7 +263,7 @@ def log1p(m: Mathematics, x: Lanes) -> Lanes:
     bits = u.bits()
     e = (bits - 0x3F3504F3) >> 23
     # where e is large the error no longer counts
-    f = fma(error, _power_of_two(0 - e.at_most(126)), (bits - (e << 23)).as_float() - 1.0)
+    f = fma(error, power_of_two(0 - e.at_most(126)), (bits - (e << 23)).as_float() - 1.0)
     exponent = e.to("sitofp", F32)
     tail = fma(exponent, f.const(LN2_SHORT_LOW), _log_tail(f))
     result = fma(exponent, f.const(LN2_SHORT), f + tail)
@@ -271,8 +281,8 @@ def tanh(m: Mathematics, x: Lanes) -> Lanes:
     size = x.abs()
     t = x * x
     near = fma(polynomial(t, TANH) * t, x, x)
-    p, _, whole = _exp_parts((size + size).at_most(20.0))
-    far = 1.0 - 2.0 / (p * _power_of_two(whole) + 1.0)
+    p, _, whole = exp_parts((size + size).at_most(20.0))
+    far = 1.0 - 2.0 / (p * power_of_two(whole) + 1.0)
     return (size < 1.0).choose(near, far).with_sign_of(x)
 
 
@@ -293,8 +303,8 @@ def cosh(m: Mathematics, x: Lanes) -> Lanes:
 
 def _half_exp(m: Mathematics, x: Lanes) -> Lanes:
     """exp(x)/2, which overflows where sinh and cosh do."""
-    p, n, whole = _exp_parts(x.at_most(90.0))
-    return _times_power_of_two(m.target, p, n - 1.0, whole - 1)
+    p, n, whole = exp_parts(x.at_most(90.0))
+    return times_power_of_two(m.target, p, n - 1.0, whole - 1)
 
 
 def erf(m: Mathematics, x: Lanes) -> Lanes:
@@ -307,7 +317,7 @@ def erf(m: Mathematics, x: Lanes) -> Lanes:
     # n*ln2 is taken from -y first, so that the exponent is small where it is rounded
     r = fma(slope, y, fma(n, y.const(-LN2), -y))
     r = fma(n, y.const(-LN2_LOW), r)
-    scale = _power_of_two(whole)
+    scale = power_of_two(whole)
     # 1 - scale*(1 + r*slope), rounded once: 1 - scale and scale*r are exact
     far = fma(-(scale * r), _exp_slope(r), 1.0 - scale)
     return (size < 0.92).choose(near, far.with_sign_of(x))

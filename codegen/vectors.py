@@ -13,7 +13,10 @@ from ..dialects import llvmx, vectorx
 from .arith import extremum_of_numbers
 from .build import FunctionBuilder
 from .dot import dot
+from .lanes import Lanes
 from .llvm_types import is_float
+from .math_gates import logistic
+from .mathematics import Mathematics
 from .scope import Scope, TranslateError, Translation, operands
 
 
@@ -181,6 +184,12 @@ def _dot(scope: Scope, op: Operation) -> None:
     scope.values[op.result] = dot(scope.f, scope.module.target, op.kind.data, acc, lhs, rhs)
 
 
+def _logistic(scope: Scope, op: Operation) -> None:
+    assert isinstance(op, vectorx.LogisticOp)
+    values = [Lanes(scope.f, value) for value in operands(scope, op)]
+    scope.values[op.result] = logistic(Mathematics(scope.module), *values).value
+
+
 VECTORS: Mapping[type[Operation], Translation] = {
     vector.BroadcastOp: _broadcast,
     vector.FMAOp: _fma,
@@ -193,4 +202,5 @@ VECTORS: Mapping[type[Operation], Translation] = {
     vectorx.ExtractOp: _extract_dynamic,
     vectorx.ReduceOp: _reduce,
     vectorx.DotOp: _dot,
+    vectorx.LogisticOp: _logistic,
 }

@@ -22,6 +22,7 @@ from xdsl.irdl import (
     prop_def,
     result_def,
     traits_def,
+    var_operand_def,
 )
 from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
@@ -246,8 +247,29 @@ class DotOp(IRDLOperation):
         super().__init__(operands=[acc, lhs, rhs], result_types=[acc.type], properties={"kind": StringAttr(kind)})
 
 
+@irdl_op_definition
+class LogisticOp(IRDLOperation):
+    """x / (1 + exp(-(y + low))) of f32, rounded nearly once: `vectorx.logistic %x, %y, %low : vector<16xf32>`.
+
+    `low` is what y was rounded by; it may be left out.
+    """
+
+    name = "vectorx.logistic"
+    arguments = var_operand_def()
+    result = result_def()
+    traits = traits_def(Pure())
+    assembly_format = "$arguments attr-dict `:` type($arguments) `to` type($result)"
+
+    def __init__(self, *arguments: SSAValue) -> None:
+        super().__init__(operands=[arguments], result_types=[arguments[0].type])
+
+    def verify_(self) -> None:
+        if len(self.arguments) not in (2, 3) or any(a.type != self.result.type for a in self.arguments):
+            raise VerifyException("takes x, y and perhaps what y was rounded by, all of the result's type")
+
+
 VectorX = Dialect(
     "vectorx",
-    [ConvertOp, SelectOp, CompareOp, StepOp, GatherOp, ScatterOp, ReduceOp, ExtractOp, PrefetchOp, DotOp],
+    [ConvertOp, SelectOp, CompareOp, StepOp, GatherOp, ScatterOp, ReduceOp, ExtractOp, PrefetchOp, DotOp, LogisticOp],
     [],
 )

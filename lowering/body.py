@@ -65,7 +65,7 @@ class BodyEmitter:
         """The wanted values, after the ops (a part of a body) are evaluated for these arguments."""
         env = dict(arguments)
         for op in ops:
-            self._evaluate(op, env)
+            self.evaluate(op, env)
         return [self.value(v, env) for v in wanted]
 
     # Values
@@ -266,10 +266,11 @@ class BodyEmitter:
         for op in block.ops:
             if op.next_op is None:
                 return [self.value(operand, env) for operand in op.operands]
-            self._evaluate(op, env)
+            self.evaluate(op, env)
         raise ValueError("a body without a terminator")
 
-    def _evaluate(self, op: Operation, env: dict[SSAValue, Value]) -> None:
+    def evaluate(self, op: Operation, env: dict[SSAValue, Value]) -> None:
+        """Adds the op's results to the values."""
         rule = RULES.get(type(op), elementwise)
         for result, value in zip(op.results, rule(self, op, env), strict=True):
             env[result] = value
@@ -286,9 +287,32 @@ class BodyEmitter:
         raise ValueError(f"a body reads {operand}, which is defined outside of it")
 
 
+def emit_in_step(
+    emitters: Sequence[BodyEmitter], block: Block, arguments: Sequence[Sequence[Value]]
+) -> list[list[Value]]:
+    """What `emit` gives, for several points; their operations alternate, so that none waits for its own chain."""
+    environments = [dict[SSAValue, Value](zip(block.args, values, strict=True)) for values in arguments]
+    *ops, end = block.ops
+    for op in ops:
+        for emitter, env in zip(emitters, environments, strict=True):
+            emitter.evaluate(op, env)
+    return [[e.value(operand, env) for operand in end.operands] for e, env in zip(emitters, environments)]
+
+
 def vectorizable(ops: Iterable[Operation]) -> bool:
     """Whether a body can be evaluated for several lanes at once: no loop whose length differs by lane."""
     return not any(isinstance(op, scf.WhileOp) for op in ops)
 
 
-__all__ = ["BodyEmitter", "Buffer", "Lanes", "Splat", "Storage", "Value", "row_major", "select", "vectorizable"]
+__all__ = [
+    "BodyEmitter",
+    "Buffer",
+    "Lanes",
+    "Splat",
+    "Storage",
+    "Value",
+    "emit_in_step",
+    "row_major",
+    "select",
+    "vectorizable",
+]

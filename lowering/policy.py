@@ -10,6 +10,7 @@ from xdsl.dialects import arith, math, tensor
 from xdsl.dialects.builtin import FixedBitwidthType, IndexType, IntegerType
 from xdsl.ir import Attribute, Operation
 
+from ..dialects import vectorx
 from ..dialects.dims import Dim, as_dim
 from ..dialects.target import Target
 from .choices import GRAIN_CYCLES, ORDER, Choices, Given, given_number
@@ -118,6 +119,7 @@ _CYCLES: dict[type[Operation], float] = {
     math.Exp2Op: 10,
     math.PowFOp: 60,
     tensor.ExtractOp: 10,
+    vectorx.LogisticOp: 30,
 }
 """Cycles of an op on one vector, roughly; other math ops take 25, other ops 1."""
 
@@ -190,6 +192,11 @@ def side_by_side(ops: Sequence[Operation], size: Dim, lanes: int) -> int:
         return 1
     whole = lanes * SIDE_BY_SIDE
     return SIDE_BY_SIDE if size % whole is as_dim(0) or (size.is_const and size.value >= 16 * whole) else 1
+
+
+def points_in_step(ops: Sequence[Operation]) -> int:
+    """How many points of a template's result run through its epilogue together."""
+    return SIDE_BY_SIDE if cycles(ops) >= LONG_CHAIN else 1
 
 
 def reduction_lanes(element: Attribute, target: Target) -> int:

@@ -26,10 +26,10 @@ from xdsl.ir import Attribute, SSAValue
 from ..dialects import kernel
 from ..dialects.dims import Dim, as_dim
 from ..dialects.target import Target
-from .body import BodyEmitter, Buffer, Lanes, Splat, Storage, Value
+from . import policy
+from .body import BodyEmitter, Buffer, Lanes, Splat, Storage, Value, emit_in_step
 from .choices import Part
 from .loop_builder import LoopBuilder, Scalar, ScratchSpace
-from .policy import parallel_grain
 
 
 @dataclass(frozen=True)
@@ -84,9 +84,9 @@ class TemplateContext:
     def parallel_rows(self, extent: Dim | int, work: float) -> Generator[tuple[SSAValue, SSAValue]]:
         """A parallel loop: yields (index, thread). `work` is about how many vector operations an iteration costs."""
         builder = self.builder
-        size = builder.dim(extent)
+        size, grain = builder.dim(extent), policy.parallel_grain(work, self.part.chosen.grain_cycles)
         with (
-            builder.parallel(size, parallel_grain(work, self.part.chosen.grain_cycles)) as (lower, upper, thread),
+            builder.parallel(size, grain) as (lower, upper, thread),
             builder.loop(lower, upper, nonempty=True) as loop,
         ):
             yield loop.index, thread
@@ -105,22 +105,42 @@ class TemplateContext:
         The values are of the template's own result types before the epilogue (the epilogue's first arguments).  Lane l
         is the element at `indices` with l * stride added on `axis`.  Lanes outside of the mask are not touched.
         """
-        kind = values[0].type
+        self.store_in_step(op, [values], [indices], mask, axis, stride)
+
+    def store_in_step(
+        self,
+        op: kernel.TemplateOp,
+        points: Sequence[Sequence[SSAValue]],
+        indices: Sequence[Sequence[Scalar]],
+        mask: SSAValue | None = None,
+        axis: int = -1,
+        stride: int = 1,
+    ) -> None:
+        """`store` for several points, all scalars or all vectors of one length, whose epilogues run side by side."""
+        kind = points[0][0].type
         lanes = kind.get_shape()[0] if isinstance(kind, VectorType) else 1
         if isinstance(kind, VectorType) and lanes == 1:
-            self._store_only_lane(op, values, indices, mask)
+            for values, at in zip(points, indices, strict=True):
+                self._store_only_lane(op, values, at, mask)
             return
-        at: list[Value] = [Lanes(i) for i in indices]
+        places: list[list[Value]] = [[Lanes(i) for i in at] for at in indices]
         if lanes > 1:
-            at[axis] = Lanes(indices[axis], stride)
-        emitter = BodyEmitter(self.builder, lanes, self.storage, at, mask)
-        stored: Sequence[Value] = values
+            for place, at in zip(places, indices):
+                place[axis] = Lanes(at[axis], stride)
+        emitters = [BodyEmitter(self.builder, lanes, self.storage, place, mask) for place in places]
+        stored: Sequence[Sequence[Value]] = points
         if op.epilogue is not None:
-            stored = emitter.emit(op.epilogue.block, [*values, *at])
-        for result, value in zip(op.results_, stored, strict=True):
-            place = self.storage[result]
-            assert isinstance(place, Buffer)
-            emitter.store(value, place, at)
+            arguments = [[*values, *place] for values, place in zip(points, places, strict=True)]
+            stored = emit_in_step(emitters, op.epilogue.block, arguments)
+        for emitter, values, place in zip(emitters, stored, places, strict=True):
+            for result, value in zip(op.results_, values, strict=True):
+                storage = self.storage[result]
+                assert isinstance(storage, Buffer)
+                emitter.store(value, storage, place)
+
+    def points_in_step(self, op: kernel.TemplateOp) -> int:
+        """How many points to store together: several where the epilogue is a long chain of operations."""
+        return 1 if op.epilogue is None else policy.points_in_step(list(op.epilogue.block.ops))
 
     def _store_only_lane(
         self, op: kernel.TemplateOp, values: Sequence[SSAValue], indices: Sequence[Scalar], mask: SSAValue | None

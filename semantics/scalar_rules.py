@@ -197,6 +197,10 @@ def _in_double(function: Callable[..., Any]) -> Callable[..., Any]:
     return lambda op, *operands: function(*(o.astype(np.float64) for o in operands))
 
 
+def _logistic(x: Array, y: Array, low: Array | float = 0.0) -> Array:
+    return x / (1 + np.exp(-(y + low)))
+
+
 BINARY: dict[type[Operation], Callable[..., Any]] = {
     arith.AddfOp: np.add,
     arith.AddiOp: np.add,
@@ -235,6 +239,7 @@ SCALAR_RULES: dict[type[Operation], Callable[..., Any]] = {
     math.CopySignOp: _plain(np.copysign),
     math.FmaOp: _fma,
     vectorx.ConvertOp: _convert,
+    vectorx.LogisticOp: _in_double(_logistic),
 }
 """A rule for each scalar operation: (operation, operands) -> its result, before it takes the result's type."""
 

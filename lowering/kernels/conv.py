@@ -20,7 +20,7 @@ from xdsl.ir import BlockArgument, Operation, SSAValue
 
 from ...dialects import kernel
 from ...dialects.dims import Dim
-from ..loop_builder import INDEX
+from ..loop_builder import INDEX, Scalar
 from ..template import TemplateContext
 from . import depthwise, winograd
 from .conv_plan import ConvPlan, choose, plan_of
@@ -427,12 +427,26 @@ class ConvBuilder:
     ) -> None:
         """One vector of positions of each channel of a tile."""
         e, tile = self.e, self.tile
-        with e.loop(0, count, nonempty=True) as loop:
-            pitch = tile.lanes if self.plan.pixels else tile.columns
-            value = e.load_vector(sums, loop.index * pitch + from_sum, tile.lanes)
-            indices = [number, loop.index + channel, *position]
-            value = self.finished(value, loop.index, loop.index + channel, from_sum, sums, indices, mask)
-            self.context.store(self.op, [value], [plain(i) for i in indices], mask, -1, self.column_stride())
+        pitch = tile.lanes if self.plan.pixels else tile.columns
+        together = self.context.points_in_step(self.op)
+
+        def store(row: Ix, channels: int) -> None:
+            points: list[list[SSAValue]] = []
+            places: list[list[Scalar]] = []
+            for r in range(channels):
+                value = e.load_vector(sums, (row + r) * pitch + from_sum, tile.lanes)
+                indices = [number, row + r + channel, *position]
+                value = self.finished(value, row + r, row + r + channel, from_sum, sums, indices, mask)
+                points.append([value])
+                places.append([plain(i) for i in indices])
+            self.context.store_in_step(self.op, points, places, mask, -1, self.column_stride())
+
+        whole = count // together * together
+        if together > 1:
+            with e.loop(0, whole, together) as loop:
+                store(loop.index, together)
+        with e.loop(whole if together > 1 else 0, count, nonempty=together == 1) as loop:
+            store(loop.index, 1)
 
     def finished(
         self,

@@ -13,7 +13,7 @@ from xdsl.dialects import math
 from xdsl.ir import Operation, SSAValue
 
 from ...dialects import onnx
-from .element_kinds import BOOL, F64, Element
+from .element_kinds import BOOL, F32, F64, Element
 from .graph import Node, View, pointwise
 from .operators import Operands, Rule
 from .randomness import dropped
@@ -107,6 +107,13 @@ class _Deep:
 
 def times_sigmoid(s: Scalars, x: SSAValue, y: SSAValue, t: Element, low: SSAValue | None = None) -> SSAValue:
     """x / (1 + exp(-y)), also where the exponential alone would be denormal; `low` is what y was rounded by."""
+    if t is F32:
+        return s.logistic(x, y) if low is None else s.logistic(x, y, low)
+    return _times_sigmoid_of_any(s, x, y, t, low)
+
+
+def _times_sigmoid_of_any(s: Scalars, x: SSAValue, y: SSAValue, t: Element, low: SSAValue | None) -> SSAValue:
+    """`times_sigmoid` in f64, and where x and y may be of very different sizes."""
     size = s.abs(y, t)
     deep = _Deep(s, s.neg(y, t), t)
     e = deep.exp_of_minus(size)
@@ -231,7 +238,9 @@ def swish(s: Scalars, x: SSAValue, t: Element, o: Operands) -> SSAValue:
     # an infinite product has no rest
     y, low = _product(s, x, s.constant(alpha, t), t)
     finite = s.compare("lt", s.abs(y, t), s.constant(float("inf"), t), t)
-    return times_sigmoid(s, x, y, t, s.select(finite, low, s.constant(0.0, t)))
+    near = 2.0**-100 < abs(alpha) < 2.0**100
+    product = times_sigmoid if near else _times_sigmoid_of_any
+    return product(s, x, y, t, s.select(finite, low, s.constant(0.0, t)))
 
 
 def _by_sign(s: Scalars, x: SSAValue, below: SSAValue, t: Element) -> SSAValue:

@@ -135,6 +135,10 @@ class Scalars:
     def divf(self, a: SSAValue, b: SSAValue) -> SSAValue:
         return self.float_binary(arith.DivfOp, a, b)
 
+    def logistic(self, *arguments: SSAValue) -> SSAValue:
+        """x / (1 + exp(-y)) of f32, for x, y and perhaps what y was rounded by."""
+        return self.emit(vectorx.LogisticOp.create(operands=arguments, result_types=[arguments[0].type]))
+
     def fma(self, a: SSAValue, b: SSAValue, c: SSAValue) -> SSAValue:
         """a*b + c rounded once: only inside of one operator's own formula."""
         op = math.FmaOp.create(operands=[a, b, c], result_types=[a.type], properties=_NO_FLAGS.copy())
