@@ -40,6 +40,9 @@ COSTLY_ROWS = 12
 LONG_ROWS = 160
 """Cycles of the bodies above which the code of two rows would be long."""
 
+MOST_STEPS = 4
+"""Stages that are joined in one loop: the code of each is there twice."""
+
 BLOCK_LANES = 16
 """The most lanes of a block that is transposed in registers."""
 
@@ -180,6 +183,15 @@ def map_lanes(ops: Sequence[Operation], elements: Sequence[Attribute], target: T
 def rows_together(rows: Dim, cost: float) -> int:
     """How many rows to run side by side: two where they come in pairs and computing takes longer than memory."""
     return 2 if rows.is_const and rows.value % 2 == 0 and COSTLY_ROWS <= cost <= LONG_ROWS else 1
+
+
+def in_a_pipeline(steps: int, rows: Dim, row_bytes: Dim, target: Target) -> bool:
+    """Whether rows go through their steps in a pipeline: what is loaded, computed and stored at a time is of different
+    rows then, and no row waits for its own sums.  All rows that are on the way should be in the second cache."""
+    if not 2 <= steps <= MOST_STEPS or target.vector_registers < 32:
+        return False
+    many = not rows.is_const or rows.value >= 4 * steps
+    return many and (not row_bytes.is_const or row_bytes.value * steps <= target.l2 // 2)
 
 
 def side_by_side(ops: Sequence[Operation], size: Dim, lanes: int) -> int:

@@ -7,19 +7,23 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from xdsl.ir import SSAValue
+from xdsl.dialects import arith, scf
+from xdsl.ir import Block as IRBlock
+from xdsl.ir import Region, SSAValue
 
 from ...dialects.dims import Dim, as_dim
 from ...dialects.target import Target
 from .. import policy
 from ..body import Buffer, Lanes, Storage, Value, row_major, vectorizable
+from ..element_types import byte_width
 from ..loop_builder import LoopBuilder, Scalar, ScratchSpace
 from .generics import Access, Generic, Shapes, joint_origin
 from .interleaved import InterleavedLoop, Interleaving, find_interleaving, fits
 from .lending import lent_outputs
 from .nests import Axis, Nest, Stage, best_vector_axis, loop_stride, merge_loops
-from .points import Points, Row, Stream, element_type, generic_cost
-from .stages import run_axis, run_columns, run_lanes, run_point
+from .pipelines import Pipeline, Step, find_pipeline
+from .points import LINE_BYTES, Points, Row, Stream, element_type, generic_cost
+from .stages import run_axis, run_columns, run_joined, run_lanes, run_point
 from .streams import find_streams
 from .transposes import Block, Turned, turned_operands
 
@@ -127,9 +131,7 @@ class NestEmitter:
 
     def _points(self, stage: Stage, row: Row, lanes: int) -> Points:
         """The stage's points in a row, all results having got their places."""
-        for generic in stage.generics:
-            for write, result in zip(generic.outputs, generic.results):
-                self._give_place(stage, row, generic, write, result)
+        self._give_places(stage, row)
         return Points(self.builder, self.nest, stage, row, self.storage, self.shapes, lanes)
 
     def _map_lanes(self, generics: Sequence[Generic]) -> int:
@@ -228,6 +230,10 @@ class NestEmitter:
     # Rows with stages
 
     def _run_rows(self) -> None:
+        pipeline = find_pipeline(self.nest, self.row_axes, self.shapes, self._stage_lanes, self.target)
+        if pipeline is not None and self._along_last():
+            self._run_pipeline(pipeline)
+            return
         lanes, together = self.target.lanes(4), self._rows_together()
         cycles = self.cost * together / lanes
         with self._rows(self.row_axes, (), cycles, self._inner_points(), together) as (row, _):
@@ -237,6 +243,90 @@ class NestEmitter:
                 for p in points:
                     p.streams = streams
                 run_lanes(points)
+
+    # Rows in a pipeline
+
+    def _along_last(self) -> bool:
+        """Whether consecutive iterations of a thread are rows along the last axis."""
+        *outer, _ = self.row_axes
+        extents = [*map(self.extent, self.row_axes)]
+        most = self.builder.loops.parallel_iterations
+        return not outer or self.small or policy.flattened_rows(extents, most) <= len(outer)
+
+    def _run_pipeline(self, pipeline: Pipeline) -> None:
+        """At each time, each step of the pipeline is at the row after that of the following step."""
+        builder, most = self.builder, len(pipeline.steps) - 1
+        with self._last_rows() as (row, lower, upper), builder.loop(lower, builder.add(upper, most)) as loop:
+            row = replace(row, depth=builder.depth, slots=len(pipeline.steps))
+            filled = builder.compare("sge", builder.sub(loop.index, most), lower)
+            within = builder.compare("slt", loop.index, upper)
+            whole = builder.insert(arith.AndIOp(filled, within))
+            choice = builder.insert(scf.IfOp(whole.result, [], Region(IRBlock()), [IRBlock()]))
+            with builder.branch(choice, choice.true_region):
+                self._run_steps(pipeline, [self._step_row(pipeline, row, loop.index, s) for s in pipeline.steps])
+                builder.insert(scf.YieldOp())
+            with builder.branch(choice, choice.false_region):
+                for step in pipeline.steps:
+                    number = builder.sub(loop.index, step.number)
+                    there = builder.compare("ult", builder.sub(number, lower), builder.sub(upper, lower))
+                    with builder.when(there):
+                        self._run_steps(pipeline, [self._step_row(pipeline, row, loop.index, step)])
+                builder.insert(scf.YieldOp())
+
+    @contextmanager
+    def _last_rows(self) -> Generator[tuple[Row, Scalar, Scalar]]:
+        """Opens the loops over all axes of rows but the last: yields a row in them, and the last one's range."""
+        *outer, last = self.row_axes
+        cycles, inner, extent = (
+            self.cost / self.target.lanes(4),
+            self._inner_points(),
+            self.builder.dim(self.extent(last)),
+        )
+        if outer or self.small:
+            with self._rows(outer, (), cycles, self.builder.mul(inner, extent)) as (row, _):
+                yield row, 0, extent
+        else:
+            with self.builder.parallel(extent, self._grain(cycles, inner)) as (lower, upper, thread):
+                yield Row({}, thread, self.builder.depth), lower, upper
+
+    def _step_row(self, pipeline: Pipeline, row: Row, time: Scalar, step: Step) -> tuple[Step, Row]:
+        """The row that a step is at, with what the steps before it have left."""
+        builder = self.builder
+        index = builder.sub(time, step.number)
+        indices: dict[int, Value] = {**row.indices, self.row_axes[-1][-1]: Lanes(index)}
+        slot = builder.mod(builder.add(index, row.slots), row.slots)
+        row = replace(row, indices=indices, slot=slot, registers={}, local={})
+        for before in pipeline.steps[: step.number]:
+            for stage in before.stages:
+                self._give_places(stage, row)
+        for result in step.taken:
+            value = builder.load(self._register(result, row), slot)
+            for view in self.shapes.views(result):
+                row.registers[view] = value
+        return step, row
+
+    def _run_steps(self, pipeline: Pipeline, steps: Sequence[tuple[Step, Row]]) -> None:
+        """Some steps, each at its row."""
+        for step, row in steps:
+            for stage in step.before:
+                run_lanes([self._points(stage, row, 1)])
+        joined: list[Points] = []
+        for step, row in steps:
+            joined.append(self._points(step.loop, row, self._stage_lanes(step.loop)))
+            joined[-1].streams = self._streams[self.nest.stages.index(step.loop)]
+        run_joined(joined, pipeline.axis)
+        for step, row in steps:
+            for stage in step.after:
+                run_lanes([self._points(stage, row, 1)])
+            for result in step.left:
+                self.builder.store(row.registers[result], self._register(result, row), row.slot)
+
+    def _register(self, result: SSAValue, row: Row) -> SSAValue:
+        """Scratch for the one element that each row in the pipeline has of a result."""
+        key = (result, 0)
+        if key not in self.scratch:
+            self.scratch[key] = self.space.take(self.builder, element_type(result), row.slots, row.thread)
+        return self.scratch[key]
 
     def _rows_together(self) -> int:
         """How many rows to run side by side, so that one's sums are made while another's are waited for."""
@@ -284,6 +374,11 @@ class NestEmitter:
 
     # What a row keeps
 
+    def _give_places(self, stage: Stage, row: Row) -> None:
+        for generic in stage.generics:
+            for write, result in zip(generic.outputs, generic.results):
+                self._give_place(stage, row, generic, write, result)
+
     def _give_place(self, stage: Stage, row: Row, generic: Generic, write: Access, result: SSAValue) -> None:
         shapes = self.shapes
         if result in self.storage:
@@ -321,9 +416,12 @@ class NestEmitter:
         builder, shapes, result = self.builder, self.shapes, self.shapes.root(view)
         inner, tile = self.nest.inner(generic), self._tile_of(generic)
         key = (result, row.number)
+        size = generic.extent([a for a in write.axes if a is not None and a in inner]) * tile
+        if row.slots > 1:
+            lanes = LINE_BYTES // byte_width(element_type(result))
+            size = (size + (lanes - 1)) // lanes * lanes
         if key not in self.scratch:
-            size = generic.extent([a for a in write.axes if a is not None and a in inner]) * tile
-            self.scratch[key] = self.space.take(builder, element_type(result), size, row.thread)
+            self.scratch[key] = self.space.take(builder, element_type(result), size * row.slots, row.thread)
         # A row's own axes come first in the result and are the same in a view of it.
         kept = len(write.axes) if view is result else shapes.shared_axes(view)
         axes = [*write.axes[:kept], *(inner.start for _ in shapes[view][kept:])]
@@ -331,7 +429,8 @@ class NestEmitter:
         strides = iter(builder.mul(s, tile) for s in row_major(builder, [builder.dim(d) for d in sizes]))
         column = generic.rank - 1 if self.nest.columns else None
         by_axis = tuple(next(strides) if a in inner else int(a is not None and a == column) for a in axes)
-        return Buffer(self.scratch[key], by_axis, builder.sub(0, row.start), row.depth)
+        offset = builder.sub(builder.mul(row.slot, builder.dim(size)), row.start)
+        return Buffer(self.scratch[key], by_axis, offset, row.depth)
 
     def _tile_of(self, generic: Generic) -> int:
         """Columns that a row's scratch has room for."""

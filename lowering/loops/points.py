@@ -33,6 +33,9 @@ class Row:
     count: Scalar = 1
     number: int = 0
     """Which of the rows that run side by side it is."""
+    slot: Scalar = 0
+    slots: int = 1
+    """Of the rows that are computed at a time in a pipeline: its place in scratch, and how many there are."""
     registers: dict[SSAValue, SSAValue] = field(default_factory=dict[SSAValue, SSAValue])
     """Results of which a row has one element."""
     local: dict[SSAValue, Buffer] = field(default_factory=dict[SSAValue, Buffer])

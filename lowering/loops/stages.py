@@ -66,14 +66,30 @@ def run_lanes(rows: Sequence[Points]) -> None:
         each = policy.ACCUMULATORS if vector and first.lanes > 1 else 1
         carried = tuple(acc for points in rows for acc in points.identities(each))
         carried = _reduce(rows, outer, carried, lambda accs: run_axis(rows, vector, 0, count, accs))
-        for points, accumulators in zip(rows, _shares(carried, len(rows))):
-            _finish_lanes(points, accumulators)
+        _finish_rows(rows, carried)
 
 
-def _shares(carried: Carried, count: int) -> list[Carried]:
-    """Equal parts, in order."""
-    each = len(carried) // count
-    return [carried[i * each : (i + 1) * each] for i in range(count)]
+def run_joined(stages: Sequence[Points], axis: Axis) -> None:
+    """One vector loop along the only inner axis of several stages, each of which is at a row of its own."""
+    first = stages[0]
+    each = policy.ACCUMULATORS if first.lanes > 1 else 1
+    carried = tuple(acc for points in stages for acc in points.identities(each))
+    _finish_rows(stages, run_axis(stages, [axis], 0, first.builder.dim(first.extent(axis)), carried))
+
+
+def _finish_rows(rows: Sequence[Points], carried: Carried) -> None:
+    for points, accumulators in zip(rows, _shares(rows, carried)):
+        _finish_lanes(points, accumulators)
+
+
+def _shares(rows: Sequence[Points], carried: Carried) -> list[Carried]:
+    """Each row's part of what is carried, in order: as many accumulators for each reduction."""
+    total = sum(len(points.reductions) for points in rows)
+    each, shares, at = len(carried) // max(1, total), list[Carried](), 0
+    for points in rows:
+        shares.append(carried[at : at + each * len(points.reductions)])
+        at += len(shares[-1])
+    return shares
 
 
 def run_axis(
@@ -83,7 +99,7 @@ def run_axis(
     first = rows[0]
 
     def several(group: Sequence[Point], carried: Carried) -> Carried:
-        pairs = zip(rows, _shares(carried, len(rows)))
+        pairs = zip(rows, _shares(rows, carried))
         return tuple(itertools.chain(*(_points_of_row(points, axes, group, accs) for points, accs in pairs)))
 
     def in_turn(group: Sequence[Point], carried: Carried) -> Carried:
@@ -93,10 +109,11 @@ def run_axis(
 
     if not axes:
         return several([Point(0)], carried)
-    if not first.reductions or first.lanes == 1:
-        edges = not first.reductions and any(g.guarded for g in first.stage.generics)
+    reduces = any(points.reductions for points in rows)
+    if not reduces or first.lanes == 1:
+        edges = not reduces and any(g.guarded for g in first.stage.generics)
         return VectorLoop(first.builder, lower, count, first.lanes, edges=edges).run(several, several, carried)
-    if first.cost > policy.UNROLLED_COST:
+    if max(points.cost for points in rows) > policy.UNROLLED_COST:
         loop = VectorLoop(first.builder, lower, count, first.lanes, turns=policy.ACCUMULATORS)
         return loop.run(in_turn, several, carried)
     loop = VectorLoop(first.builder, lower, count, first.lanes, policy.ACCUMULATORS)
