@@ -40,6 +40,10 @@ COSTLY_ROWS = 12
 LONG_ROWS = 160
 """Cycles of the bodies above which the code of two rows would be long."""
 
+SHORT_ROW = 1 << 10
+SHORT_COSTLY_ROW = 4 << 10
+"""Bytes of a row's operands and results below which they are better taken in turn, or two together."""
+
 MOST_STEPS = 4
 """Stages that are joined in one loop: the code of each is there twice."""
 
@@ -54,6 +58,10 @@ READ_AHEAD = 16 << 10
 
 WRITE_AHEAD = 8 << 10
 """Bytes ahead that a stage asks for the lines that it will write."""
+
+PIPELINE_READ_AHEAD = 8 << 10
+PIPELINE_WRITE_AHEAD = 7 << 10
+"""The same in a pipeline, whose rows take more of the first cache: not both whole pages, which share its sets."""
 
 LEAST_AHEAD = 6
 """Cycles of a nest's bodies below which the hardware's own prefetching does as well."""
@@ -185,13 +193,25 @@ def rows_together(rows: Dim, cost: float) -> int:
     return 2 if rows.is_const and rows.value % 2 == 0 and COSTLY_ROWS <= cost <= LONG_ROWS else 1
 
 
-def in_a_pipeline(steps: int, rows: Dim, row_bytes: Dim, target: Target) -> bool:
+def ahead(write: bool, pipeline: bool) -> int:
+    """Bytes ahead of its place that a stage asks for what it reads or writes."""
+    if pipeline:
+        return PIPELINE_WRITE_AHEAD if write else PIPELINE_READ_AHEAD
+    return WRITE_AHEAD if write else READ_AHEAD
+
+
+def in_a_pipeline(steps: int, rows: Dim, row_bytes: Dim, cost: float, target: Target) -> bool:
     """Whether rows go through their steps in a pipeline: what is loaded, computed and stored at a time is of different
-    rows then, and no row waits for its own sums.  All rows that are on the way should be in the second cache."""
-    if not 2 <= steps <= MOST_STEPS or target.vector_registers < 32:
+    rows then, and no row waits for its own sums.
+
+    `cost` are the cycles of the bodies for one vector.  Rows that memory bounds must all be in the first cache, with
+    room to spare, the others in the second one.
+    """
+    if not 2 <= steps <= MOST_STEPS or target.vector_registers < 32 or (rows.is_const and rows.value < 4 * steps):
         return False
-    many = not rows.is_const or rows.value >= 4 * steps
-    return many and (not row_bytes.is_const or row_bytes.value * steps <= target.l2 // 2)
+    if cost < COSTLY_ROWS:
+        return row_bytes.is_const and SHORT_ROW <= row_bytes.value <= target.l1 // 2 // steps
+    return not row_bytes.is_const or SHORT_COSTLY_ROW <= row_bytes.value <= target.l2 // 2 // steps
 
 
 def side_by_side(ops: Sequence[Operation], size: Dim, lanes: int) -> int:

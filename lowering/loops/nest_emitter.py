@@ -230,9 +230,8 @@ class NestEmitter:
     # Rows with stages
 
     def _run_rows(self) -> None:
-        pipeline = find_pipeline(self.nest, self.row_axes, self.shapes, self._stage_lanes, self.target)
-        if pipeline is not None and self._along_last():
-            self._run_pipeline(pipeline)
+        if self._pipeline is not None:
+            self._run_pipeline(self._pipeline)
             return
         lanes, together = self.target.lanes(4), self._rows_together()
         cycles = self.cost * together / lanes
@@ -246,12 +245,16 @@ class NestEmitter:
 
     # Rows in a pipeline
 
-    def _along_last(self) -> bool:
-        """Whether consecutive iterations of a thread are rows along the last axis."""
-        *outer, _ = self.row_axes
-        extents = [*map(self.extent, self.row_axes)]
+    @cached_property
+    def _pipeline(self) -> Pipeline | None:
+        """How rows go through the stages in a pipeline, where consecutive iterations are along the last axis."""
+        if self.nest.pure or self.nest.columns or not self.row_axes:
+            return None
+        *outer, last = map(self.extent, self.row_axes)
         most = self.builder.loops.parallel_iterations
-        return not outer or self.small or policy.flattened_rows(extents, most) <= len(outer)
+        if outer and not self.small and policy.flattened_rows([*outer, last], most) > len(outer):
+            return None
+        return find_pipeline(self.nest, last, self.shapes, self._stage_lanes, self.target)
 
     def _run_pipeline(self, pipeline: Pipeline) -> None:
         """At each time, each step of the pipeline is at the row after that of the following step."""
@@ -404,7 +407,8 @@ class NestEmitter:
 
     @cached_property
     def _streams(self) -> list[list[Stream]]:
-        return find_streams(self.nest, self.shapes, self.storage, self._lent, self.target)
+        in_order = self._pipeline is not None
+        return find_streams(self.nest, self.shapes, self.storage, self._lent, self.target, in_order=in_order)
 
     def _is_read_later(self, stage: Stage, result: SSAValue) -> bool:
         """Whether another stage of the nest reads the result."""

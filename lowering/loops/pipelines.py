@@ -50,17 +50,18 @@ class Pipeline:
 
 
 def find_pipeline(
-    nest: Nest, rows: Sequence[Axis], shapes: Shapes, lanes_of: Callable[[Stage], int], target: Target
+    nest: Nest, rows: Dim, shapes: Shapes, lanes_of: Callable[[Stage], int], target: Target
 ) -> Pipeline | None:
     """The nest's pipeline, where all loops run along the same axis with as many lanes, and it is worth it."""
     axes = [_axes(nest, stage, shapes) for stage in nest.stages]
     loops = [stage for stage, inner in zip(nest.stages, axes) if inner]
     first = next((inner for inner in axes if inner), None)
-    if not rows or first is None or len(first) != 1 or any(inner not in ([], first) for inner in axes):
+    if first is None or len(first) != 1 or any(inner not in ([], first) for inner in axes):
         return None
     if any(g.guarded or g.extracts for g in nest.generics) or len({(s.extents, lanes_of(s)) for s in loops}) != 1:
         return None
-    if not policy.in_a_pipeline(len(loops), nest.generics[0].extent(rows[-1]), _row_bytes(nest, shapes), target):
+    cost = sum(policy.cycles(g.walk()) for stage in loops for g in stage.generics)
+    if not policy.in_a_pipeline(len(loops), rows, _row_bytes(nest, shapes), cost, target):
         return None
     return Pipeline(_steps(nest, loops, shapes), first[0])
 
@@ -70,10 +71,12 @@ def _axes(nest: Nest, stage: Stage, shapes: Shapes) -> list[Axis]:
 
 
 def _row_bytes(nest: Nest, shapes: Shapes) -> Dim:
-    """The bytes of one row of all that is read and written."""
-    total = as_dim(0)
+    """The bytes of one row of all that each row has of its own."""
+    total, rows = as_dim(0), range(nest.rows)
     accesses = {shapes.root(a.tensor): (a, g) for g in nest.generics for a in g.accesses}
     for tensor, (access, generic) in accesses.items():
+        if not any(axis in rows for axis in access.axes):
+            continue
         inner = [a for a in access.axes if a is not None and a in nest.inner(generic)]
         total = total + generic.extent(inner) * byte_width(element_type(tensor))
     return total

@@ -20,22 +20,31 @@ from .points import Stream, element_type
 
 
 def find_streams(
-    nest: Nest, shapes: Shapes, outputs: Mapping[SSAValue, object], lent: Mapping[SSAValue, SSAValue], target: Target
+    nest: Nest,
+    shapes: Shapes,
+    outputs: Mapping[SSAValue, object],
+    lent: Mapping[SSAValue, SSAValue],
+    target: Target,
+    *,
+    in_order: bool,
 ) -> list[list[Stream]]:
-    """The streams of each stage. `outputs` are the results that are in memory, `lent` those that lie in an output's."""
+    """The streams of each stage. `outputs` are the results that are in memory, `lent` those that lie in an output's.
+
+    With `in_order` the first stage that comes to a line asks for it: in a pipeline it is ahead of the others.
+    """
     found: list[list[Stream]] = [[] for _ in nest.stages]
     if nest.columns:
         return [_next_rows(nest, stage, shapes, target) for stage in nest.stages]
     if not _worth(nest, shapes, target):
         return found
     taken: set[tuple[SSAValue, bool]] = set()
-    for number in sorted(range(len(nest.stages)), key=lambda n: -_cost(nest.stages[n].generics)):
+    for number in sorted(range(len(nest.stages)), key=lambda n: 0 if in_order else -_cost(nest.stages[n].generics)):
         for access, write in _accesses(nest, nest.stages[number]):
             memory = lent.get(access.tensor, shapes.root(access.tensor))
             if (memory, write) in taken or (write and memory not in outputs):
                 continue
             taken.add((memory, write))
-            ahead = policy.WRITE_AHEAD if write else policy.READ_AHEAD
+            ahead = policy.ahead(write, in_order)
             found[number].append(Stream(access, ahead // byte_width(element_type(access.tensor)), write))
     return found
 
