@@ -66,6 +66,7 @@ def product_blocks(chosen: Chosen, target: Target) -> Iterator[Given]:
     yield {"row_block": max(rows, block // 2 // max(rows, 1) * rows)}
     yield {"row_block": block * 2}
     yield {"steps_ahead": ahead * 2}
+    yield {"groups_ahead": 1 - number(chosen, "groups_ahead")}
     yield from grains(chosen, target)
 
 

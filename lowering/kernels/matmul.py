@@ -287,7 +287,7 @@ class MatmulBuilder:
         count = self.row_end - self.row_start
         tiles: list[tuple[RegisterTile, Ix, Ix]] = []
         if plan.tail_rows:
-            split = self.row_start + count // plan.tile.rows * plan.tile.rows
+            split = self.row_start + plan.tall_tiles(count) * plan.tile.rows
             tiles = [(plan.tile, self.row_start, split), (plan.tail_tile(), split, self.row_end)]
         else:
             tiles = [(plan.tile, self.row_start, self.row_end)]
@@ -295,6 +295,7 @@ class MatmulBuilder:
             for tile, start, end in tiles:
                 with e.loop(start, end, tile.rows) as loop:
                     self.pack_rows(tile, loop.index)
+        self.first_group, self.last_group, self.tiles = first, last, count.ceildiv(plan.tile.rows)
         with e.loop(first, last, nonempty=True) as groups:
             group = groups.index
             self.prepare_columns(group)
@@ -372,6 +373,7 @@ class MatmulBuilder:
         # a few rows are limited by memory anyway
         ahead = 0 if self.rows_in_place else self.plan.steps_ahead
         per_panel = tile.vectors // len(starts)
+        share = self.share_of_next(row, group, starts)
 
         def factors(indices: list[Ix]) -> Factors:
             [k] = indices
@@ -384,6 +386,8 @@ class MatmulBuilder:
                 return products.load(e, factor.buffer, at)
 
             vectors: list[SSAValue] = []
+            if share is not None:
+                e.prefetch(buffer, k * share[1] + share[0])
             for v in range(tile.vectors):
                 at = k * pitch + starts[v // per_panel] + v % per_panel * tile.lanes
                 if ahead and self.columns_in_place:
@@ -394,6 +398,25 @@ class MatmulBuilder:
             return vectors, scalar
 
         return tile.accumulate(e, products, [self.steps], factors)
+
+    def share_of_next(self, row: Ix, group: Ix, starts: list[Ix]) -> tuple[Ix, Ix] | None:
+        """What a tile asks for of the packed columns that the group after this one reads: (start, elements a step).
+
+        Each tile of the row block asks for an equal share: so memory is at work all the time, not only while the first
+        tile meets columns that no cache has.
+        """
+        e, plan, problem = self.e, self.plan, self.problem
+        if problem.column_factor.panel is None or not plan.groups_ahead or self.tiles.known == 1:
+            return None
+        width = plan.tile.columns
+        depth = e.dim(problem.depth)
+        # behind the last group comes the first one, in the next K block
+        over = (self.steps - (self.last_group - 1 - self.first_group) * depth) * width
+        is_last = (group + 1).compare("eq", self.last_group)
+        following = e.select_index(is_last, over, depth * width) if not self.one_block else depth * width
+        stride = (self.tiles + (width - 1)) // self.tiles
+        tile = (row - self.row_start) // plan.tile.rows
+        return starts[0] + following + tile * self.steps * stride, stride
 
     def column_vectors(self, group: Ix) -> tuple[SSAValue, list[Ix], Ix, list[SSAValue]]:
         """Where the vectors of a group are: buffer, start of each panel, elements between steps, masks if any."""

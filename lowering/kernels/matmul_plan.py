@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from ...dialects.dims import Dim
 from ...dialects.target import Target
 from ..choices import GRAIN_CYCLES, ORDER, VECTOR_WIDTH, Choices, Given, given_number
+from .emit import Ix
 from .register_tile import Products, RegisterTile, largest_rows
 
 FEW_ROWS = 4
@@ -23,10 +24,11 @@ class Plan(Choices):
 
     `rows`, `vectors`: the register tile, in one panel of `vectors * lanes` columns.
     `panels`: so many panels are one group, computed together.
-    `tail_rows`: the height of the tiles for what is left below the last whole tile (0: the last tile is padded).
+    `tail_rows`: the height of the last tiles, where not all are whole (0: the last tile is padded).
     `depth_block`: steps of a K block.
     `row_block`: rows that are packed at once, whole tiles.
     `steps_ahead`: how many steps ahead packed columns are asked for (0: not).
+    `groups_ahead`: whether the tiles of a group also ask for the next group's packed columns, each for its share.
     """
 
     rows: int
@@ -36,6 +38,7 @@ class Plan(Choices):
     depth_block: int
     row_block: int
     steps_ahead: int
+    groups_ahead: int
     lanes: int
 
     FIXED = {"depth_block": ORDER, "lanes": VECTOR_WIDTH}
@@ -50,6 +53,11 @@ class Plan(Choices):
 
     def tail_tile(self) -> RegisterTile:
         return RegisterTile(self.tail_rows, self.vectors * self.panels, self.lanes)
+
+    def tall_tiles(self, count: Ix) -> Ix:
+        """How many tiles of `rows` rows come first: the others are low as far as that leaves fewer rows empty."""
+        tiles = count.ceildiv(self.rows)
+        return (tiles - (tiles * self.rows - count) // max(1, self.rows - self.tail_rows)).max(0)
 
 
 def depth_block(target: Target) -> int:
@@ -98,6 +106,8 @@ def choose(
     if rows.is_const and rows.value <= min(FEW_ROWS, most):
         wide = (1,) if target.plain else (4, 3, 2, 1)
         panels = next(p for p in wide if RegisterTile(height, p * vectors, lanes).registers <= registers)
+    if rows.is_const and rows.value % height and not packs:
+        tail = height - 1  # equal tiles but for one row
     wanted = given_number(given, "panels", panels, 1)
     if RegisterTile(height, wanted * vectors, lanes).registers <= registers:
         panels = wanted
@@ -112,7 +122,8 @@ def choose(
     grain = given_number(given, "grain_cycles", GRAIN_CYCLES, 1)
     return Plan(
         height, vectors, panels, tail, depth, block if block % height == 0 else limit,
-        given_number(given, "steps_ahead", ahead), lanes, grain_cycles=grain,
+        given_number(given, "steps_ahead", ahead), min(1, given_number(given, "groups_ahead", 1)), lanes,
+        grain_cycles=grain,
     )  # fmt: skip
 
 

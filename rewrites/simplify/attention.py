@@ -10,10 +10,12 @@ from xdsl.ir import Operation, SSAValue
 
 from ...dialects import onnx
 from ...dialects.dims import Dim, as_dim, dims_of, tensor_type
+from ...semantics.facts import Facts
 from ..constants import attributes_of
 from ..driver import PatternRewriter
 from .movement import Part, part_of, permutation
 from .rule import Rule, axes_constant, element_of, is_float, only_producer, producer, scalar_of
+from .views import viewed
 
 
 class Scaled(NamedTuple):
@@ -137,32 +139,40 @@ class RecognizeAttention(Rule):
 
 
 class Turned(NamedTuple):
-    """A tensor whose transpose is wanted, as a source and the permutation that gives the transpose."""
+    """A tensor whose transpose is wanted, as a source, the permutation that gives the transpose, and the transpose's
+    sizes: other leading axes, where it is also reshaped."""
 
     source: SSAValue
     perm: list[int]
-
-    @property
-    def shape(self) -> list[Dim]:
-        return [dims_of(self.source)[axis] for axis in self.perm]
+    shape: list[Dim]
 
     def inserted(self, rewriter: PatternRewriter) -> SSAValue:
         """The transpose as a value."""
-        if self.perm == sorted(self.perm):
-            return self.source
-        shape = [dims_of(self.source)[axis] for axis in self.perm]
-        type_ = tensor_type(element_of(self.source), shape)
-        made = onnx.TransposeOp.make([self.source], {"perm": self.perm}, [type_])
-        return rewriter.insert(made).results[0]
+        value, shape = self.source, [dims_of(self.source)[axis] for axis in self.perm]
+        if self.perm != sorted(self.perm):
+            type_ = tensor_type(element_of(value), shape)
+            value = rewriter.insert(onnx.TransposeOp.make([value], {"perm": self.perm}, [type_])).results[0]
+        if shape == self.shape:
+            return value
+        view = viewed(value, tensor_type(element_of(value), self.shape), Facts(), rewriter, computed=True)
+        assert view is not None
+        return rewriter.insert(view).results[0]
 
 
 def transposed(value: SSAValue) -> Turned | None:
-    """k of Transpose(k), with the last two axes exchanged; None where the value is no transpose."""
+    """k of Transpose(k), with the last two axes exchanged; None where the value is no transpose.
+
+    A view may follow that leaves the last two axes as they are.
+    """
+    shape = list(dims_of(value))
+    view = only_producer(value, onnx.ReshapeOp, onnx.UnsqueezeOp, onnx.SqueezeOp)
+    if view is not None and list(dims_of(view.operands[0])[-2:]) == shape[-2:]:
+        value = view.operands[0]
     inner = producer(value, onnx.TransposeOp)
     if inner is None:
         return None
     perm = permutation(inner)
-    return Turned(inner.operands[0], [*perm[:-2], perm[-1], perm[-2]])
+    return Turned(inner.operands[0], [*perm[:-2], perm[-1], perm[-2]], [*shape[:-2], shape[-1], shape[-2]])
 
 
 def fits(query: SSAValue, keys: Turned, values: SSAValue, mask: SSAValue | None, scores: SSAValue) -> bool:

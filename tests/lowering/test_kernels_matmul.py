@@ -11,7 +11,9 @@ from sardonyx.dialects import kernel
 from sardonyx.dialects.dims import as_dim
 from sardonyx.dialects.target import Target
 from sardonyx.lowering.kernels import matmul
+from sardonyx.lowering.kernels.emit import Ix
 from sardonyx.lowering.kernels.packing import pack_columns
+from sardonyx.lowering.loop_builder import LoopBuilder
 from xdsl.dialects import arith
 from xdsl.dialects.builtin import Float32Type, FloatAttr, IndexType, IntegerAttr, i64
 from xdsl.ir import Attribute, Block, Region
@@ -162,7 +164,7 @@ def test_a_row_has_the_same_bits_in_every_product(target: Target) -> None:
     k, n = 1100, 50
     a, b = random(rng, np.float32, 40, k), random(rng, np.float32, k, n)
     expected = run(a, b, target)
-    for m in (1, 2, 5, 17):
+    for m in (1, 2, 5, 17, 29):
         np.testing.assert_array_equal(run(a[:m].copy(), b, target, threads=3), expected[:m])
     for columns in (1, 2, 16):
         np.testing.assert_array_equal(run(a, b[:, :columns].copy(), target), expected[:, :columns])
@@ -224,6 +226,24 @@ def test_tiles_fit_the_registers() -> None:
         for columns in (1, 16, 1000, "d1"):
             plan = matmul.choose(products, as_dim(rows), as_dim(columns), target)
             assert plan.tile.registers + (not products.fused) <= target.vector_registers
+
+
+def test_tiles_of_a_known_number_of_rows_are_equal_but_for_one_row() -> None:
+    products = matmul.Products(Float32Type())
+    for rows in (14, 15, 27, 29, 40, 128, 197, 266):
+        plan = matmul.choose(products, as_dim(rows), as_dim(768), host_target())
+        tall = plan.tall_tiles(Ix(LoopBuilder(Block(), host_target()), rows)).known
+        assert tall is not None
+        assert plan.tail_rows in (0, plan.rows - 1)
+        low = -(-(rows - tall * plan.rows) // plan.tail_rows) if plan.tail_rows else 0
+        assert tall * plan.rows + low * plan.tail_rows == rows
+
+
+@pytest.mark.parametrize("rows", [29, 300])
+def test_low_tiles_in_several_blocks(rows: int) -> None:
+    rng = np.random.default_rng(9)
+    a, b = random(rng, np.float32, rows, 400), random(rng, np.float32, 400, 70)
+    check(a, b, run(a, b, panel=32, threads=2))
 
 
 def test_code_has_no_spills() -> None:

@@ -144,6 +144,13 @@ RECOGNITION: Cases = {
                 {"S": (1, 6)},
             ),
             Fires(
+                "(float[1, 2, S, 4] q, float[S, 2, 4] k, float[1, 2, S, 3] v) => (y)"
+                "<int64[1] z = {0}, float c = {0.7}> { t = Transpose<perm=[1, 2, 0]>(k) u = Unsqueeze(t, z) d = Mul(u, c) s = MatMul(q, d) "
+                "w = Softmax<axis=-1>(s) y = MatMul(w, v) }",
+                "Transpose Unsqueeze Attention",
+                {"S": (1, 6)},
+            ),
+            Fires(
                 "(float[N, S, 4] q, float[N, T, 4] k, float[N, T, 3] v, float[S, T] m) => (y)"
                 "<float c = {2}, float z = {0}>"
                 "{ t = Transpose<perm=[0, 2, 1]>(k) s = MatMul(q, t) d = Mul(s, c) a = Add(m, d) "
