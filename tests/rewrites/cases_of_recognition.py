@@ -145,7 +145,8 @@ RECOGNITION: Cases = {
             ),
             Fires(
                 "(float[1, 2, S, 4] q, float[S, 2, 4] k, float[1, 2, S, 3] v) => (y)"
-                "<int64[1] z = {0}, float c = {0.7}> { t = Transpose<perm=[1, 2, 0]>(k) u = Unsqueeze(t, z) d = Mul(u, c) s = MatMul(q, d) "
+                "<int64[1] z = {0}, float c = {0.7}> { t = Transpose<perm=[1, 2, 0]>(k) u = Unsqueeze(t, z) "
+                "d = Mul(u, c) s = MatMul(q, d) "
                 "w = Softmax<axis=-1>(s) y = MatMul(w, v) }",
                 "Transpose Unsqueeze Attention",
                 {"S": (1, 6)},
