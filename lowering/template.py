@@ -17,7 +17,8 @@ from __future__ import annotations
 
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Protocol
 
 from xdsl.dialects import arith, vector
 from xdsl.dialects.builtin import VectorType
@@ -32,6 +33,21 @@ from .choices import Part
 from .loop_builder import LoopBuilder, Scalar, ScratchSpace
 
 
+class Unmade(Protocol):
+    """An operand that no loops have made yet: the template may compute its elements where it copies them."""
+
+    def load(self, indices: Sequence[Scalar], lanes: int, stride: int, count: Scalar | None) -> SSAValue:
+        """A vector of every stride-th element along the last axis, from `indices` on; of these, `count` are there."""
+        ...
+
+    def make(self) -> None:
+        """Emits the loops that put it into memory, here."""
+        ...
+
+
+NO_OPERANDS: Mapping[SSAValue, Unmade] = {}
+
+
 @dataclass(frozen=True)
 class TemplateContext:
     """One kernel.template op being lowered. `storage` and `shapes` are by tensor value (inputs and results)."""
@@ -40,6 +56,8 @@ class TemplateContext:
     storage: Mapping[SSAValue, Storage]
     shapes: Mapping[SSAValue, tuple[Dim, ...]]
     space: ScratchSpace
+    operands: Mapping[SSAValue, Unmade] = field(default_factory=lambda: NO_OPERANDS)
+    """The operands that nothing has made yet; `buffer` makes them."""
 
     @property
     def target(self) -> Target:
@@ -59,12 +77,18 @@ class TemplateContext:
         return self.builder.index(self.builder.dim(size))
 
     def buffer(self, tensor: SSAValue) -> SSAValue:
-        """The flat memref of an input or result; row-major, contiguous."""
+        """The flat memref of an input or result; row-major, contiguous.  Of an input, for the start of a template."""
+        if tensor not in self.storage and (unmade := self.unmade(tensor)) is not None:
+            unmade.make()
         place = self.storage[tensor]
         if isinstance(place, Splat):
             return self._filled(tensor, place)
         assert isinstance(place, Buffer), "templates' operands are whole tensors in memory"
         return place.base
+
+    def unmade(self, tensor: SSAValue) -> Unmade | None:
+        """An operand that nothing has made yet."""
+        return self.operands.get(tensor)
 
     def _filled(self, tensor: SSAValue, constant: Splat) -> SSAValue:
         """A constant that is the same everywhere, written to scratch; for the start of a template."""

@@ -2,7 +2,8 @@
 
 Operators are looked at in the block's order; each joins the groups of its producers where a rule allows it.  A group
 is one of three shapes: a *loop* (pointwise and movement over one iteration space), *rows* (reductions over trailing
-axes and what surrounds them, row by row), or a *template* with the pointwise operators of its epilogue.
+axes and what surrounds them, row by row), or a *template* with a prologue, loops that only make its operands, and an
+epilogue, the pointwise operators behind it.
 Every decision, taken or refused, has a reason from a closed set, and is recorded in the IR by `outline`.
 """
 
@@ -19,11 +20,14 @@ from ..dialects.dims import Dim, dims_of
 from ..dialects.dims.expression import DimError
 from ..semantics.conditions import Condition
 from ..semantics.facts import Facts
-from ..semantics.kinds import TRANSCENDENTAL, VIEWS, Kind, kind_of, reduced_axes
+from ..semantics.kinds import TRANSCENDENTAL, VIEWS, Kind, kind_of
+from .dependences import Dependences
 from .found_sizes import most_of
+from .groups import LOOPS, READ_ONCE, Group, has_epilogue, space, space_of, start_group
 from .pass_views import is_swap
 from .reasons import TAKEN, Decision, Reason
-from .uses import bound_symbols, inputs_of, symbols_of
+from .sink import INDEX_MAPS
+from .uses import inputs_of
 from .views import ONE, is_stretch, is_whole, product, small_constant
 
 MAX_OPS = 96
@@ -34,19 +38,6 @@ MAX_ROUNDS = 4
 """A merge can make room for another; past so many looks at all pairs, what is left stays apart."""
 MAX_FACTS = 3
 """A pair that lacks more facts than these is not worth assuming them."""
-
-
-@dataclass(eq=False)
-class Group:
-    """Operators that run as one kernel, in block order."""
-
-    ops: list[Operation]
-    anchor: Operation | None = None
-    """The template op, if this is a template group."""
-    rows: tuple[Dim, ...] | None = None
-    """The leading dims that a rows group iterates over; None where there is no reduction over trailing axes."""
-    closed: bool = False
-    """A reduction over other than trailing axes: only operators on its result's dims may follow."""
 
 
 @dataclass
@@ -64,17 +55,12 @@ class Grouping:
     )
     grantable: frozenset[str] = frozenset()
     """The symbols that a caller can assume something of."""
-    index: dict[Operation, int] = field(default_factory=dict[Operation, int])
-    binders: dict[str, Operation] = field(default_factory=dict[str, Operation])
     views: set[Operation] = field(default_factory=set[Operation])
     """Operators in front of all groups that move no element: they stay in the caller."""
-    _needs: dict[Operation, list[Operation]] = field(default_factory=dict[Operation, list[Operation]])
 
     def __post_init__(self) -> None:
-        for at, op in enumerate(self.block.ops):
-            self.index[op] = at
-            for symbol in bound_symbols(op):
-                self.binders[symbol] = op
+        self.dependences = Dependences(self.block)
+        self.index = self.dependences.index
 
     def run(self) -> None:
         """Groups every native operator of the block: epilogues first, then each operator with its producers."""
@@ -134,8 +120,8 @@ class Grouping:
             and self.unequal(space(p), space(c)) is None
             and len(p.ops) + len(c.ops) <= MAX_OPS
             and len(inputs_of([*p.ops, *c.ops])) + len(self.outputs_of(p)) + len(self.outputs_of(c)) <= MAX_INPUTS
-            and not self.has_path_between(p, c)
-            and not self.has_path_between(c, p)
+            and not self.dependences.has_path_between(p, c, self.group_of)
+            and not self.dependences.has_path_between(c, p, self.group_of)
         )
 
     def outputs_of(self, group: Group) -> list[SSAValue]:
@@ -207,7 +193,8 @@ class Grouping:
 
     def is_reached_from_outside(self, inside: set[Operation], op: Operation) -> bool:
         """Whether some op outside stands on a path from the ops inside to `op`."""
-        return self.has_path_between(Group(sorted(inside, key=self.index.__getitem__)), Group([op]))
+        members = Group(sorted(inside, key=self.index.__getitem__))
+        return self.dependences.has_path_between(members, Group([op]), self.group_of)
 
     def live_values(self, inside: set[Operation]) -> list[SSAValue]:
         """The values that are made inside and read outside."""
@@ -326,7 +313,7 @@ class Grouping:
         merged.anchor = p.anchor or c.anchor
         merged.rows = p.rows if p.rows is not None else c.rows
         merged.closed = p.closed or c.closed
-        merged.ops.extend(other.ops)
+        merged.ops = sorted((*merged.ops, *other.ops), key=self.index.__getitem__)
         for op in other.ops:
             self.group_of[op] = merged
 
@@ -338,21 +325,35 @@ class Grouping:
             return (Reason.TWO_TEMPLATES if producer is p.anchor else Reason.TEMPLATE_INPUT), None
         if len(p.ops) + len(c.ops) > MAX_OPS or len(inputs_of([*p.ops, *c.ops])) > MAX_INPUTS:
             return Reason.SIZE, None
-        if self.has_path_between(p, c):
+        if self.dependences.has_path_between(p, c, self.group_of):
             return Reason.CYCLE, None
         if c.anchor is not None:
-            return self.judge_template_operand(p, c, consumer)
+            return self.judge_template_operand(p, c, producer, consumer)
         if p.anchor is not None:
             return self.judge_epilogue(p, c)
         if p.rows is not None or c.rows is not None or p.closed or c.closed:
             return self.judge_rows(p, c, producer, consumer)
         return self.judge_loops(p, c, producer, consumer)
 
-    def judge_template_operand(self, p: Group, c: Group, consumer: Operation) -> tuple[Reason, str | None]:
+    def judge_template_operand(
+        self, p: Group, c: Group, producer: Operation, consumer: Operation
+    ) -> tuple[Reason, str | None]:
+        """The rule for what a template's group reads: as an operand, in its prologue, or in its epilogue."""
         anchor = c.anchor
         assert anchor is not None
+        loops = p.rows is None and not p.closed and all(kind_of(op) in LOOPS for op in p.ops)
+        if consumer is not anchor and consumer in (prologue := self.prologue(c)):
+            if not loops:
+                return (Reason.WINDOW if kind_of(producer) is Kind.WINDOW else Reason.MOVEMENT), None
+            if not self.used_only_in(p, c):
+                return Reason.USERS, None
+            return self.judge_inlining(p, consumer, space_of(prologue[-1]))
         if any(use.operation is anchor for op in p.ops for r in op.results for use in r.uses):
-            return (Reason.OPERAND if self.is_read_swapped(p, anchor) else Reason.TEMPLATE_INPUT), None
+            if self.is_read_swapped(p, anchor):
+                return Reason.OPERAND, None
+            if not loops:
+                return Reason.TEMPLATE_INPUT, None
+            return (Reason.PROLOGUE if self.used_only_in(p, c) else Reason.USERS), None
         if p.rows is not None or p.closed:
             return Reason.POINTWISE_ONLY, None
         if not self.used_only_in(p, c):
@@ -361,10 +362,20 @@ class Grouping:
             return Reason.RECOMPUTE, None
         return Reason.EPILOGUE, None
 
+    def prologue(self, group: Group) -> list[Operation]:
+        """The ops of a template's group that its operands are made by, in block order."""
+        found: set[Operation] = set()
+        stack: list[Operation] = [group.anchor] if group.anchor is not None else []
+        while stack:
+            op = stack.pop()
+            found.add(op)
+            stack += [v.owner for v in op.operands if isinstance(v.owner, Operation) and v.owner in group.ops]
+        return [op for op in group.ops if op in found and op is not group.anchor]
+
     def is_read_swapped(self, p: Group, anchor: Operation) -> bool:
         """Whether a group only swaps the last two axes of a matrix product's operand, which reads it so as well."""
         [*rest, op] = p.ops
-        if rest or not isinstance(op, onnx.TransposeOp) or not isinstance(anchor, onnx.MatMulOp):
+        if rest or not isinstance(op, onnx.TransposeOp) or not isinstance(anchor, (onnx.MatMulOp, onnx.GemmOp)):
             return False
         return is_swap(op) and all(use.operation is anchor for use in op.results[0].uses)
 
@@ -435,7 +446,13 @@ class Grouping:
                     return Reason.USERS, missing
             if any(kind_of(op) is Kind.MOVEMENT for op in c.ops):
                 return Reason.USERS, None
-        if self.is_costly(p) and (missing := self.other_volume(space(p), goal)) is not None:
+        return self.judge_inlining(p, consumer, goal)
+
+    def judge_inlining(self, p: Group, consumer: Operation, goal: tuple[Dim, ...]) -> tuple[Reason, str | None]:
+        """Whether loops over `goal` may compute what `p` makes where `consumer` reads it."""
+        # what is moved to one place each is not computed again
+        source = space_of(consumer) if type(consumer) in READ_ONCE else space(p)
+        if self.is_costly(p) and (missing := self.other_volume(source, goal)) is not None:
             return Reason.RECOMPUTE, missing
         if isinstance(consumer, (onnx.GatherOp, onnx.GatherElementsOp, onnx.GatherNDOp)) and self.is_costly(p):
             return Reason.RECOMPUTE, None
@@ -487,75 +504,6 @@ class Grouping:
         """None where both have as many elements; else the fact that would make it so (empty: they differ)."""
         return self.unequal([product(left)], [product(right)])
 
-    def needs(self, op: Operation) -> list[Operation]:
-        """The ops of this block that must run before `op`: producers, those of values its regions capture, binders."""
-        if (known := self._needs.get(op)) is not None:
-            return known
-        found: list[Operation] = []
-        for inner in op.walk():
-            for operand in inner.operands:
-                owner = operand.owner
-                if isinstance(owner, Operation) and owner.parent is self.block:
-                    found.append(owner)
-            for symbol in symbols_of(inner):
-                if (binder := self.binders.get(symbol)) is not None and binder is not op:
-                    found.append(binder)
-        self._needs[op] = needs = [f for f in found if f is not op]
-        return needs
-
-    def has_path_between(self, p: Group, c: Group) -> bool:
-        """Whether some op outside of both stands on a path from `p` to `c`."""
-        last = max(self.index[op] for op in c.ops)
-        members = {*p.ops, *c.ops}
-        first = min(self.index[op] for op in p.ops)
-        stack = [n for op in c.ops for n in self.needs(op) if n not in members]
-        seen: set[Operation] = set()
-        while stack:
-            op = stack.pop()
-            if op in seen or self.index[op] < first or self.index[op] > last:
-                continue
-            seen.add(op)
-            unit = self.group_of[op].ops if op in self.group_of else [op]
-            for member in unit:
-                if member in p.ops:
-                    return True
-                for need in self.needs(member):
-                    if need in p.ops:
-                        return True
-                    if need not in seen and need not in members:
-                        stack.append(need)
-        return False
-
-    def in_order(self) -> list[Group | Operation]:
-        """Groups and other ops so that each comes after what it needs, else as the block has them."""
-        units: dict[int, Group | Operation] = {}
-        unit_of: dict[Operation, int] = {}
-        for op, at in self.index.items():
-            group = self.group_of.get(op)
-            key = at if group is None else max(self.index[o] for o in group.ops)
-            units[key] = group if group is not None else op
-            unit_of[op] = key
-        waiting: dict[int, set[int]] = {}
-        followers: dict[int, list[int]] = {}
-        for key, unit in units.items():
-            members = unit.ops if isinstance(unit, Group) else [unit]
-            before = {unit_of[n] for op in members for n in self.needs(op)} - {key}
-            waiting[key] = before
-            for b in before:
-                followers.setdefault(b, []).append(key)
-        ready = [key for key, before in waiting.items() if not before]
-        heapq.heapify(ready)
-        order: list[Group | Operation] = []
-        while ready:
-            key = heapq.heappop(ready)
-            order.append(units[key])
-            for f in followers.get(key, ()):
-                waiting[f].discard(key)
-                if not waiting[f]:
-                    heapq.heappush(ready, f)
-        assert len(order) == len(units), "the groups of a block form a cycle"
-        return order
-
 
 def with_assumptions(facts: Facts, conditions: Sequence[str]) -> Facts:
     """The facts and these; raises DimError where they cannot all hold."""
@@ -563,44 +511,3 @@ def with_assumptions(facts: Facts, conditions: Sequence[str]) -> Facts:
     for condition in conditions:
         more.assume(condition)
     return more
-
-
-INDEX_MAPS: frozenset[type[Operation]] = frozenset((
-    onnx.TransposeOp, onnx.SliceOp, onnx.ExpandOp, onnx.SplitOp,
-))  # fmt: skip
-"""Movement operators whose reads are strided: a reduction may read through them."""
-
-WITH_EPILOGUE: frozenset[type[Operation]] = frozenset(
-    (onnx.MatMulOp, onnx.GemmOp, onnx.ConvOp, onnx.ConvTransposeOp, onnx.MatMulIntegerOp, onnx.ConvIntegerOp)
-)
-
-
-def has_epilogue(op: Operation) -> bool:
-    """Whether the op's template takes pointwise operators into its store."""
-    return type(op) in WITH_EPILOGUE
-
-
-def start_group(op: Operation) -> Group:
-    """The group of one op."""
-    kind = kind_of(op)
-    if kind is Kind.TEMPLATE:
-        return Group([op], anchor=op)
-    if kind is Kind.REDUCTION:
-        axes = reduced_axes(op)
-        source = dims_of(op.operands[0])
-        if axes is not None and axes and axes == tuple(range(axes[0], len(source))):
-            return Group([op], rows=source[: axes[0]])
-        return Group([op], closed=True)
-    return Group([op])
-
-
-def space_of(op: Operation, *, reads: bool = False) -> tuple[Dim, ...]:
-    """The dims that an op iterates over: its result's, or its operand's for a reduction when `reads`."""
-    if reads and kind_of(op) is Kind.REDUCTION:
-        return dims_of(op.operands[0])
-    return dims_of(op.results[0])
-
-
-def space(group: Group) -> tuple[Dim, ...]:
-    """The dims that a group iterates over: its last op's result."""
-    return space_of(group.ops[-1])

@@ -34,12 +34,15 @@ from xdsl.printer import Printer
 from ..dialects import dims, kernel, onnx
 from ..dialects.dims import Dim, ShapeAttr, dims_of
 from ..semantics.facts import Contradiction, Facts
-from ..semantics.kinds import Kind, is_view, kind_of
+from ..semantics.kinds import Kind, kind_of
+from .dependences import Dependences
 from .driver import ORIGIN, PATTERN, origins_of, set_origins
 from .found_sizes import FOUND, bound_by_execution, most_of
-from .group import INDEX_MAPS, WITH_EPILOGUE, Group, Grouping, with_assumptions
+from .group import Grouping, with_assumptions
+from .groups import WITH_EPILOGUE, Group
 from .pass_views import pass_products, pass_views
 from .reasons import Decision
+from .sink import sink_index_maps
 from .uses import bound_symbols, inputs_of, symbols_of
 from .versions import version_pairs
 from .views import is_stretch, is_whole, offsets_of, small_constant
@@ -160,9 +163,9 @@ class Outliner:
             for choice, condition in made:
                 self.run_block(choice.regions[ELSE].block, facts)
                 self.run_block(choice.regions[THEN].block, with_assumptions(facts, [condition]))
-            into_order(block, Grouping(block, self.native, facts, fuse=False).in_order())
+            into_order(block, Dependences(block).in_order({}))
             grouping = self.grouped(block, facts)
-        order = grouping.in_order()
+        order = grouping.dependences.in_order(grouping.group_of)
         self.refused.extend(grouping.refused.values())
         records = {id(unit): Record(self.calls + at) for at, unit in enumerate(order) if isinstance(unit, Group)}
         self.calls += len(order)
@@ -351,29 +354,6 @@ def with_guards_of(block: Block, facts: Facts) -> Facts:
 def reads_alone(op: Operation, members: set[Operation]) -> bool:
     """Whether no other op of the group reads what the op is a part of."""
     return all(use.operation is op or use.operation not in members for use in op.operands[0].uses)
-
-
-def sink_index_maps(block: Block) -> None:
-    """Gives each reader of a pure index map a copy of its own, so that all can read through it: a copy costs nothing.
-
-    Only where every reader runs as loops: a template reads memory, and one that has to be made serves all.
-    """
-    for op in reversed(list(block.ops)):
-        if type(op) not in INDEX_MAPS or len(op.results) != 1 or is_view(op):
-            continue
-        uses = list(op.results[0].uses)
-        readers = {u.operation for u in uses}
-        if len(readers) < 2 or any(kind_of(r) not in LOOPS or r.parent is not block for r in readers):
-            continue
-        for reader in sorted(readers, key=lambda r: list(block.ops).index(r))[1:]:
-            copy = op.clone()
-            block.insert_op_before(copy, reader)
-            for use in uses:
-                if use.operation is reader:
-                    reader.operands[use.index] = copy.results[0]
-
-
-LOOPS = (Kind.POINTWISE, Kind.MOVEMENT, Kind.REDUCTION)
 
 
 def root_op(op: Operation, block: Block | None) -> Operation:

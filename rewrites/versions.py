@@ -92,7 +92,7 @@ def is_alone(grouping: Grouping, decision: Decision, members: set[Operation]) ->
     """Whether the pair can run in one place, and only the second kernel's results are read elsewhere."""
     p, c = grouping.group_of[decision.producer], grouping.group_of[decision.consumer]
     inner = [op for op in members if op not in c.ops]
-    return not grouping.has_path_between(p, c) and all(
+    return not grouping.dependences.has_path_between(p, c, grouping.group_of) and all(
         use.operation in members for op in inner for r in op.results for use in r.uses
     )
 

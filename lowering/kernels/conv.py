@@ -29,6 +29,7 @@ from .operands import element_type, integers, stored_type
 from .panels import pack_across, slack, transpose
 from .phase_image import PhaseImage
 from .register_tile import Factors, Products, RegisterTile
+from .rows import StoredRows, input_rows
 from .window import ONE, ZERO, Convolution, product, read_convolution
 
 OWN_IMAGE_GROUPS = 4
@@ -99,9 +100,10 @@ class ConvBuilder:
         if plan.pixels:
             self.height, self.width = self.width, self.height
         self.windows = convolution.windows
-        self.x = context.buffer(op.inputs[0])
+        self.input_rows = input_rows(e, context, op, products)
         # where positions are rows, the last tile reads on behind the input, unless it has a height of its own
-        self.reads_input = self.windows.is_plain and (not plan.pixels or self.windows.positions.is_const)
+        plain_input = self.windows.is_plain and (not plan.pixels or self.windows.positions.is_const)
+        self.reads_input = plain_input and isinstance(self.input_rows, StoredRows)
         self.flat = self.windows.is_flat and flat_epilogue(context, op, len(self.windows.axes))
 
     def build(self) -> None:
@@ -116,8 +118,8 @@ class ConvBuilder:
         self.weights = self.packed_weights() if self.packed else self.pack_weights()
         self.image = self.make_image()
         self.write_tables()
-        if self.reads_input:
-            self.all_images(self.x, e.ix(0), e.dim(c.images))
+        if self.reads_input and isinstance(self.input_rows, StoredRows):
+            self.all_images(self.input_rows.buffer, e.ix(0), e.dim(c.images))
         elif c.groups >= OWN_IMAGE_GROUPS:
             self.own_images()
         else:
@@ -137,9 +139,8 @@ class ConvBuilder:
     def copy(self, channel: Ix, first: Ix, buffer: SSAValue) -> None:
         """Copies the input's channel `first + channel` as the buffer's channel `channel`."""
         e = self.e
-        plane = e.dim(product([a.size for a in self.windows.axes]))
         at = channel * e.dim(self.windows.channel)
-        self.image.copy_channel(self.x, (channel + first) * plane, buffer, at)
+        self.image.copy_channel(self.input_rows, channel + first, buffer, at)
 
     def write_tables(self) -> None:
         """What taps add to a position; no table where there is one tap."""

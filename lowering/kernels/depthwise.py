@@ -20,7 +20,8 @@ from .emit import Emitter, Ix, plain
 from .operands import stored_type
 from .phase_image import PhaseImage
 from .register_tile import Products
-from .window import ONE, ZERO, Axis, Convolution, Windows, product
+from .rows import input_rows
+from .window import ONE, ZERO, Axis, Convolution, Windows
 
 MOST_TAPS = 49
 MOST_PRODUCTS = 150
@@ -90,8 +91,8 @@ class DepthwiseBuilder:
 
     def build(self) -> None:
         e, c = self.e, self.c
-        x, w = (self.context.buffer(v) for v in self.op.inputs)
-        plane, multiplier = e.dim(product([a.size for a in self.windows.axes])), e.dim(c.rows)
+        x, w = input_rows(e, self.context, self.op, self.products), self.context.buffer(self.op.inputs[1])
+        multiplier = e.dim(c.rows)
         work = e.dim(self.windows.outputs) * (c.windows.taps.value // 2 + 2) // self.lanes * multiplier
         grain = e.ix(e.grain_cycles) // work.max(1) + 1
         with e.parallel(e.dim(c.images) * c.groups, grain) as (lower, upper, thread):
@@ -100,7 +101,7 @@ class DepthwiseBuilder:
             sums = self.context.scratch(self.products.sums, as_dim(self.tile.rows * self.lanes), thread)
             with e.loop(lower, upper, nonempty=True) as units:
                 unit = units.index
-                self.image.copy_channel(x, unit * plane, image, e.ix(0))
+                self.image.copy_channel(x, unit, image, e.ix(0))
                 with e.loop(0, multiplier) as channels:
                     channel = unit % c.groups * multiplier + channels.index
                     self.channel(image, w, unit // c.groups, channel, sums)

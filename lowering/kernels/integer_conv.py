@@ -29,6 +29,7 @@ from .operands import dims_list, integers, number, text
 from .operator import Operator
 from .phase_image import PhaseImage
 from .register_tile import RegisterTile
+from .rows import Row, StoredRow, StoredRows
 from .window import Axis, Convolution, Windows, product
 
 QUAD_OF_ONES = 0x01010101
@@ -59,17 +60,21 @@ class QuadImage(PhaseImage):
         """The zero point."""
         return self.e.b.broadcast(self.padding, self.lanes)
 
-    def contiguous(self, source: SSAValue, at: Ix, count: Ix | None) -> SSAValue:
+    def contiguous(self, row: Row, column: Ix, count: Ix | None) -> SSAValue:
+        buffer, start = in_memory(row)
+
         def load(at: Ix, mask: SSAValue) -> SSAValue:
-            return self.e.load_vector(source, at, self.lanes, mask)
+            return self.e.load_vector(buffer, at, self.lanes, mask)
 
-        return self._quads(load, at, count)
+        return self._quads(load, column + start, count)
 
-    def strided(self, source: SSAValue, at: Ix, stride: int, count: Ix | None) -> SSAValue:
+    def strided(self, row: Row, column: Ix, stride: int, count: Ix | None) -> SSAValue:
+        buffer, start = in_memory(row)
+
         def load(at: Ix, mask: SSAValue) -> SSAValue:
-            return self.e.gather(source, self.e.ramp(at, stride, self.lanes), mask)
+            return self.e.gather(buffer, self.e.ramp(at, stride, self.lanes), mask)
 
-        return self._quads(load, at, count)
+        return self._quads(load, column + start, count)
 
     def _quads(self, load: Callable[[Ix, SSAValue], SSAValue], at: Ix, count: Ix | None) -> SSAValue:
         e, lanes = self.e, self.lanes
@@ -80,6 +85,12 @@ class QuadImage(PhaseImage):
         if self.flip:
             quads = e.bits("xor", quads, e.b.broadcast(self.flips, lanes))
         return quads if count is None else e.select(masks[0], quads, self.filler())
+
+
+def in_memory(row: Row) -> tuple[SSAValue, Ix]:
+    """Where a row is."""
+    assert isinstance(row, StoredRow)
+    return row.buffer, row.start
 
 
 class IntegerConvBuilder(ConvBuilder):
@@ -101,7 +112,9 @@ class IntegerConvBuilder(ConvBuilder):
         super().__init__(operator.e, operator.context, operator.op, quads, DotProducts(rows_signed=True), plan, packed)
         self.o, self.finish = operator, finish
         self.channels, self.input, self.weight = convolution.depth, *operands
-        self.x, self.x_zero, self.w_zero = operator.buffer(operands[0]), *zeros
+        self.x_zero, self.w_zero = zeros
+        sizes = [a.size for a in self.windows.axes]
+        self.input_rows = StoredRows(self.e, self.products, operator.buffer(operands[0]), sizes)
         self.x_flip = operator.kind(self.input).kind == "i"
         self.w_flip = operator.kind(self.weight).kind == "u"
         self.flat = False
@@ -137,10 +150,10 @@ class IntegerConvBuilder(ConvBuilder):
         e = self.e
         quads = e.dim(self.convolution.depth)
         group, quad = (first + channel) // quads, (first + channel) % quads
-        source = (group * e.dim(self.channels) + quad * 4) * self.plane
+        source = group * e.dim(self.channels) + quad * 4
         assert isinstance(self.image, QuadImage)
         self.image.of_quad(quad)
-        self.image.copy_channel(self.x, source, buffer, channel * e.dim(self.windows.channel))
+        self.image.copy_channel(self.input_rows, source, buffer, channel * e.dim(self.windows.channel))
 
     def pack_weights(self) -> SSAValue:
         """[group, tile, quad, tap, row of the tile], by bytes."""

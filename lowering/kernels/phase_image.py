@@ -9,6 +9,7 @@ from xdsl.ir import SSAValue
 
 from .emit import Emitter, Ix
 from .register_tile import Products
+from .rows import Row, Rows
 from .window import Axis, Windows
 
 MOST_UNROLLED = 8
@@ -41,24 +42,21 @@ class PhaseImage:
         """A vector of what is in the padding."""
         return self.e.constant(0, self.products.sums, self.lanes)
 
-    def contiguous(self, source: SSAValue, at: Ix, count: Ix | None) -> SSAValue:
+    def contiguous(self, row: Row, column: Ix, count: Ix | None) -> SSAValue:
         """A vector of neighbouring elements; from the `count`-th on, which need not be there, it is the filler."""
-        mask = None if count is None else self.e.mask(count, self.lanes)
-        return self.products.load_vector(self.e, source, at, self.lanes, mask)
+        return row.vector(column, 1, count)
 
-    def strided(self, source: SSAValue, at: Ix, stride: int, count: Ix | None) -> SSAValue:
+    def strided(self, row: Row, column: Ix, stride: int, count: Ix | None) -> SSAValue:
         """As `contiguous`, of every stride-th element."""
-        e = self.e
-        mask = None if count is None else e.mask(count, self.lanes)
-        return self.products.widen(e, e.gather(source, e.ramp(at, stride, self.lanes), mask))
+        return row.vector(column, stride, count)
 
     # Rows
 
-    def copy_channel(self, source: SSAValue, source_at: Ix, image: SSAValue, at: Ix) -> None:
-        """One channel from source[source_at..] to image[at..]."""
+    def copy_channel(self, source: Rows, channel: Ix, image: SSAValue, at: Ix) -> None:
+        """One channel, counted through all images, to image[at..]."""
         e, axes = self.e, self.windows.axes
         if len(axes) == 1:
-            self._copy_row(source, source_at, image, at)
+            self._copy_row(source.row(channel, []), image, at)
             return
         outer, rows = axes[:-2], axes[-2]
         extents: list[Ix] = []
@@ -67,7 +65,7 @@ class PhaseImage:
 
         def copy(indices: list[Ix], _: tuple[SSAValue, ...]) -> list[SSAValue]:
             inside: SSAValue | None = None
-            phase, place, plane = e.ix(0), at, e.ix(0)
+            phase, place, index = e.ix(0), at, list[Ix]()
             for axis, pitch, p, t in zip(outer, self.windows.pitches, indices[::2], indices[1::2]):
                 y = t * axis.stride + p - e.dim(axis.before)
                 # one unsigned comparison tells both ends
@@ -75,20 +73,24 @@ class PhaseImage:
                 inside = valid if inside is None else e.both(inside, valid)
                 phase = phase * axis.phases + p
                 place = place + t * e.dim(pitch)
-                plane = plane * e.dim(axis.size) + y
+                index.append(y)
             with e.loop(0, rows.phases) as phases:
                 number = phase * rows.phases + phases.index
                 start = number * (axes[-1].phases * e.dim(self.windows.phase)) + place
-                self._copy_plane(source, source_at, plane, image, start, phases.index, inside)
+
+                def row(y: Ix) -> Row:
+                    return source.row(channel, [*index, y])
+
+                self._copy_plane(row, image, start, phases.index, inside)
             return []
 
         e.nest(extents, [], copy)
 
     def _copy_plane(
-        self, source: SSAValue, source_at: Ix, plane: Ix, image: SSAValue, at: Ix, phase: Ix, inside: SSAValue | None
+        self, row: Callable[[Ix], Row], image: SSAValue, at: Ix, phase: Ix, inside: SSAValue | None
     ) -> None:
         """All rows of a phase of the rows' axis: those of the padding, and those of the input's plane between."""
-        e, rows, last = self.e, self.windows.axes[-2], self.windows.axes[-1]
+        e, rows = self.e, self.windows.axes[-2]
         extent, pitch = e.dim(self.windows.extents[-2]), e.dim(self.windows.pitches[-2])
         first, end = self._inside(rows, phase, extent)
         if inside is not None:
@@ -99,8 +101,7 @@ class PhaseImage:
                     self._fill_row(image, loop.index * pitch + at)
         with e.loop(first, end) as loop:
             y = loop.index * rows.stride + (phase - e.dim(rows.before))
-            origin = (plane * e.dim(rows.size) + y) * e.dim(last.size) + source_at
-            self._copy_row(source, origin, image, loop.index * pitch + at)
+            self._copy_row(row(y), image, loop.index * pitch + at)
 
     def _inside(self, axis: Axis, phase: Ix, extent: Ix) -> tuple[Ix, Ix]:
         """Which indices of a phase are of the input."""
@@ -149,20 +150,20 @@ class PhaseImage:
         with e.loop(whole * lanes, count, lanes) as loop:
             write(loop.index, False)
 
-    def _copy_row(self, source: SSAValue, origin: Ix, image: SSAValue, place: Ix) -> None:
-        """The row of the input at source[origin..]."""
+    def _copy_row(self, row: Row, image: SSAValue, place: Ix) -> None:
+        """A row of the input."""
         last = self.windows.axes[-1]
         phases = self._row_phases(place)
         for phase in phases:
             if phase.start.known != 0:
                 self._fill(image, phase.place, phase.start)
         if last.stride == 2 and all(p.residue.known is not None for p in phases):
-            self._split_in_two(source, origin, image, phases)
+            self._split_in_two(row, image, phases)
             return
         for phase in phases:
-            self._copy_phase(source, origin, image, phase)
+            self._copy_phase(row, image, phase)
 
-    def _copy_phase(self, source: SSAValue, origin: Ix, image: SSAValue, phase: RowPhase) -> None:
+    def _copy_phase(self, row: Row, image: SSAValue, phase: RowPhase) -> None:
         e, lanes, last = self.e, self.lanes, self.windows.axes[-1]
         elements = (e.dim(last.size) - phase.residue + (last.stride - 1)).max(0) // last.stride
         room = phase.length - phase.start
@@ -170,15 +171,15 @@ class PhaseImage:
         def write(start: Ix, whole: bool) -> None:
             left = None if whole else elements - start
             if last.stride == 1:
-                values = self.contiguous(source, start + origin, left)
+                values = self.contiguous(row, start, left)
             else:
-                values = self.strided(source, start * last.stride + (origin + phase.residue), last.stride, left)
+                values = self.strided(row, start * last.stride + phase.residue, last.stride, left)
             mask = None if whole else e.mask(room - start, lanes)
             e.store_vector(values, image, start + (phase.place + phase.start), mask)
 
         self._vectors(elements.min(room) // lanes, room, write)
 
-    def _split_in_two(self, source: SSAValue, origin: Ix, image: SSAValue, phases: list[RowPhase]) -> None:
+    def _split_in_two(self, row: Row, image: SSAValue, phases: list[RowPhase]) -> None:
         """The phases of stride 2, which are the elements at even and at odd places."""
         e, lanes = self.e, self.lanes
         size = e.dim(self.windows.axes[-1].size)
@@ -186,8 +187,8 @@ class PhaseImage:
 
         def write(start: Ix, whole: bool) -> None:
             left = None if whole else size - start * 2
-            low = self.contiguous(source, start * 2 + origin, left)
-            high = self.contiguous(source, start * 2 + origin + lanes, None if left is None else left - lanes)
+            low = self.contiguous(row, start * 2, left)
+            high = self.contiguous(row, start * 2 + lanes, None if left is None else left - lanes)
             for phase, room in zip(phases, rooms):
                 residue = phase.residue.known
                 assert residue is not None

@@ -27,7 +27,8 @@ from .emit import Emitter, Ix, plain
 from .operands import stored_type
 from .phase_image import PhaseImage
 from .register_tile import Factors, Products, RegisterTile, largest_rows
-from .window import ZERO, Axis, Convolution, Windows, product
+from .rows import input_rows
+from .window import ZERO, Axis, Convolution, Windows
 
 PATCH = 16
 """Elements of a 4x4 patch."""
@@ -142,10 +143,9 @@ class WinogradBuilder:
         self.row_tiles = self.rows.ceildiv(self.tile.rows)
         self.positions = e.dim(self.windows.positions)
         self.channel = e.dim(self.windows.channel)
-        x = context.buffer(self.op.inputs[0])
+        x = input_rows(e, context, self.op, self.products)
         # vectors of the last tile may reach behind the last channel
         image = context.scratch(self.products.sums, self.windows.channel * c.depth + 2 * self.tile.columns)
-        plane = e.dim(product([a.size for a in self.windows.axes]))
         grain = e.ix(2 * e.grain_cycles) // (self.channel // self.tile.lanes + 1) + 1
         with e.loop(0, e.dim(c.images)) as images:
             number = images.index
@@ -153,7 +153,7 @@ class WinogradBuilder:
                 e.parallel(self.depth, grain) as (lower, upper, _),
                 e.loop(lower, upper, nonempty=True) as loop,
             ):
-                source = (number * self.depth + loop.index) * plane
+                source = number * self.depth + loop.index
                 self.image.copy_channel(x, source, image, loop.index * self.channel)
             self.blocks(image, number)
 

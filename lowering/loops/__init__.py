@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from xdsl.dialects import arith, tensor
@@ -40,10 +40,11 @@ from ..choices import (
 )
 from ..loop_builder import INDEX, LoopBuilder, ScratchSpace, flat
 from ..policy import LoopsChoices
-from ..template import TemplateContext, whole
+from ..template import TemplateContext, Unmade, whole
 from .generics import Generic, LoweringError, dense_attribute, joint_origin, read_generics, shapes_of, splat_value
 from .nest_emitter import NestEmitter
 from .nests import Nest, plan
+from .unmade import COPYING, Computed, read_by, unmade_operands
 
 
 def lower_to_loops(func: FuncOp, target: Target) -> FuncOp:
@@ -77,11 +78,14 @@ class _KernelLowering:
         self._place_arguments(block, returned)
         items = self._items()
         steps = plan(items, self.shapes, self.target.l2 // 4)
+        self.unmade = unmade_operands(steps, self.storage, self.shapes)
+        waiting = set(map(id, self.unmade.values()))
         self._place_constants(steps)
         self._place_shared(steps)
         self._place_views()
         for step in steps:
-            self._emit(step)
+            if id(step) not in waiting:
+                self._emit(step)
         self._check_parts()
         self.builder.origin = whole_kernel
         self.builder.insert(ReturnOp())
@@ -138,9 +142,12 @@ class _KernelLowering:
 
     def _place_shared(self, steps: Sequence[Nest | kernel.TemplateOp]) -> None:
         """Full-size scratch for what one step writes and another reads."""
-        reads = [{self.shapes.root(t) for t in _tensors(step)} for step in steps]
+        reads = [{self.shapes.root(t) for t in read_by(step)} for step in steps]
+        unmade = {r for nest in self.unmade.values() for r in _results(nest)}
         for number, step in enumerate(steps):
             for value in _results(step):
+                if value in unmade:
+                    continue
                 elsewhere = any(value in r for i, r in enumerate(reads) if i != number)
                 if value in self.storage or not (elsewhere or isinstance(step, kernel.TemplateOp)):
                     continue
@@ -202,9 +209,30 @@ class _KernelLowering:
             given = self.given.get(self.parts[step], {})
             grain = Choices(grain_cycles=given_number(given, "grain_cycles", GRAIN_CYCLES, 1))
             part = self.builder.part = Part(self.parts[step], given, grain)
-            build(TemplateContext(self.builder, self.storage, self.shapes.dims, self.space), step)
+            operands = self._operands(step)
+            build(TemplateContext(self.builder, self.storage, self.shapes.dims, self.space, operands), step)
             part.chosen.check(part.name, given)
             self.chosen[part.name] = part.chosen.numbers()
+
+    def _operands(self, template: kernel.TemplateOp) -> Mapping[SSAValue, Unmade]:
+        """The operand that the template may compute where it copies it."""
+        if (nest := self.unmade.get(template)) is None:
+            return {}
+        operand = template.inputs[COPYING[template.template.data]]
+        [generic] = nest.generics
+
+        def make() -> None:
+            origin, part = self.builder.origin, self.builder.part
+            [result] = generic.results
+            size = self.shapes[result]
+            base = self.space.take(self.builder, _element(result), whole(*size), None)
+            for view in self.shapes.views(result):
+                self.storage[view] = self._whole(base, self.shapes[view])
+            self._emit(nest)
+            self.builder.origin, self.builder.part = origin, part
+
+        dims = self.shapes[operand]
+        return {operand: Computed(self.builder, generic, dims, self.shapes, self.storage, make)}
 
 
 def _constant_value(tensor: SSAValue) -> IntegerAttr | FloatAttr | None:
@@ -225,14 +253,6 @@ def _results(step: Nest | kernel.TemplateOp) -> list[SSAValue]:
     if isinstance(step, Nest):
         return [r for g in step.generics for r in g.results]
     return list(step.results)
-
-
-def _tensors(step: Nest | kernel.TemplateOp) -> list[SSAValue]:
-    """The tensors that a step reads."""
-    if isinstance(step, Nest):
-        return [t for g in step.generics for t in g.tensors]
-    inside = [o for op in step.walk() for o in op.operands]
-    return [t for t in inside if isinstance(t.type, TensorType)]
 
 
 def _live_ops(block: Block) -> set[Operation]:

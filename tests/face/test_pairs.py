@@ -36,9 +36,9 @@ MODELS = {
         "m = MatMul (x, w) y = Transpose <perm = [1, 0, 2]> (m) }",
         {"B == 1"},
     ),
-    "a part in front of a product": (
-        "(float[B, 8] x, float[4, 4] w) => (float[B, 4] y) {"
-        "four = Constant <value_ints = [4]> () i = Slice (x, zero, four, one) y = MatMul (i, w) }",
+    "a part in front of two sums": (
+        "(float[B, 8] x) => (float[B, 4] y) { four = Constant <value_ints = [4]> () k = Constant <value_int = 0> ()"
+        "i = Slice (x, zero, four, one) a = CumSum (i, k) b = CumSum <reverse = 1> (i, k) y = Add (a, b) }",
         {"B == 1"},
     ),
     "a value that two read": (

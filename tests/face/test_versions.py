@@ -13,7 +13,8 @@ HEAD = '<ir_version: 10, opset_import: ["" : 21]> g '
 BIAS = """(float[S, 16] x, float[16, 8] w, float[T, 8] b) => (float[P, 8] y) {
   m = MatMul (x, w) a = Add (m, b) y = Tanh (a) }"""
 BATCH = """(float[B, T, 8] x, float[8, 8] w) => (float[T, B, 8] y) {
-  m = MatMul (x, w) t = Transpose <perm = [1, 0, 2]> (m) y = MatMul (t, w) }"""
+  zero = Constant <value_int = 0> () two = Constant <value_int = 2> ()
+  m = MatMul (x, w) t = Transpose <perm = [1, 0, 2]> (m) a = CumSum (t, zero) b = CumSum (t, two) y = Add (a, b) }"""
 READ_TWICE = """(float[B, T, 8] x, float[8, 8] w) => (float[B, T, 8] m, float[T, B, 8] y) {
   m = MatMul (x, w) y = Transpose <perm = [1, 0, 2]> (m) }"""
 
@@ -84,4 +85,4 @@ def test_a_value_that_others_read_has_no_versions() -> None:
 def test_an_assumption_leaves_one_version() -> None:
     model = onnx.parser.parse_model(HEAD + BATCH)
     report = explain(sx.lower(model, to="kernels", assume=["B == 1"]))
-    assert report["versions"] == [] and names(report["kernels"]) == ["matmul_0", "matmul_0"]
+    assert report["versions"] == [] and names(report["kernels"]) == ["matmul_0", "cumsum_0", "cumsum_1", "add_0"]

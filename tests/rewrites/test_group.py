@@ -174,3 +174,57 @@ func.func @main(%x: {SQUARE}, %i: {IMAGE}, %c: tensor<i64>) -> {last} {{
 }}
 """)
     assert [Reason[r["reason"].upper()] for r in explain(module)["refused"]] == reasons
+
+
+def test_what_only_a_template_reads_is_made_in_its_kernel() -> None:
+    module = outlined(f"""
+func.func @main(%x: {WIDE}, %w: tensor<16x8xf32>) -> {ROWS} {{
+  %e = onnx.Exp(%x) : ({WIDE}) -> {WIDE}
+  %n = onnx.Neg(%e) : ({WIDE}) -> {WIDE}
+  %m = onnx.MatMul(%n, %w) : ({WIDE}, tensor<16x8xf32>) -> {ROWS}
+  func.return %m : {ROWS}
+}}
+""")
+    assert calls(module) == ["exp_neg_matmul_0"]
+
+
+def test_what_a_template_and_others_read_is_made_for_all() -> None:
+    module = outlined(f"""
+func.func @main(%x: {WIDE}, %w: tensor<16x8xf32>) -> ({ROWS}, {WIDE}) {{
+  %e = onnx.Exp(%x) : ({WIDE}) -> {WIDE}
+  %m = onnx.MatMul(%e, %w) : ({WIDE}, tensor<16x8xf32>) -> {ROWS}
+  func.return %m, %e : {ROWS}, {WIDE}
+}}
+""")
+    assert calls(module) == ["exp_0", "matmul_0"]
+    assert [r["reason"] for r in explain(module)["refused"]] == ["users"]
+
+
+def test_an_index_map_is_made_again_for_each_of_two_contractions() -> None:
+    longer, one = 'tensor<?x20xf32, #dims.shape<"N, 20">>', "tensor<1xi64>"
+    module = outlined(f"""
+func.func @main(%x: {longer}, %v: tensor<16x8xf32>, %w: tensor<16x8xf32>) -> ({ROWS}, {ROWS}) {{
+  %start = onnx.Constant() {{value = dense<2> : tensor<1xi64>}} : () -> tensor<1xi64>
+  %end = onnx.Constant() {{value = dense<18> : tensor<1xi64>}} : () -> tensor<1xi64>
+  %axis = onnx.Constant() {{value = dense<1> : tensor<1xi64>}} : () -> tensor<1xi64>
+  %s = onnx.Slice(%x, %start, %end, %axis) : ({longer}, {one}, {one}, {one}) -> {WIDE}
+  %m = onnx.MatMul(%s, %v) : ({WIDE}, tensor<16x8xf32>) -> {ROWS}
+  %n = onnx.MatMul(%s, %w) : ({WIDE}, tensor<16x8xf32>) -> {ROWS}
+  func.return %m, %n : {ROWS}, {ROWS}
+}}
+""")
+    assert calls(module) == ["slice_matmul_0", "slice_matmul_0"]
+
+
+def test_a_window_in_front_of_what_a_template_reads_stays_apart() -> None:
+    image, wide = "tensor<1x4x8x8xf32>", "tensor<1x8x8x8xf32>"
+    module = outlined(f"""
+func.func @main(%x: {image}, %y: {image}, %w: tensor<8x8x1x1xf32>) -> {wide} {{
+  %p = onnx.AveragePool(%x) {{kernel_shape = array<i64: 3, 3>, pads = array<i64: 1, 1, 1, 1>}} : ({image}) -> {image}
+  %c = onnx.Concat(%p, %y) {{axis = 1 : si64}} : ({image}, {image}) -> {wide}
+  %z = onnx.Conv(%c, %w) : ({wide}, tensor<8x8x1x1xf32>) -> {wide}
+  func.return %z : {wide}
+}}
+""")
+    assert calls(module) == ["averagepool_0", "concat_conv_0"]
+    assert [r["reason"] for r in explain(module)["refused"]] == ["window"]

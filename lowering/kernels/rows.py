@@ -1,0 +1,118 @@
+"""Rows of an image along its last axis, from memory or computed where they are copied."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from xdsl.ir import SSAValue
+
+from ...dialects import kernel
+from ...dialects.dims import Dim
+from ..template import TemplateContext, Unmade
+from .emit import Emitter, Ix, plain
+from .register_tile import Products
+from .window import product
+
+
+class Row(Protocol):
+    """One row."""
+
+    def vector(self, column: Ix, stride: int, count: Ix | None) -> SSAValue:
+        """Factors, widened: every stride-th element from `column` on; from the `count`-th on, which need not be there,
+        they are 0."""
+        ...
+
+
+class Rows(Protocol):
+    """The rows of an operand [images, channels, ...]."""
+
+    def row(self, channel: Ix, outer: Sequence[Ix]) -> Row:
+        """The row at an index on each spatial axis but the last; channels are counted through all images."""
+        ...
+
+
+@dataclass(frozen=True)
+class StoredRow:
+    """A row in memory that begins at `start`."""
+
+    e: Emitter
+    products: Products
+    buffer: SSAValue
+    start: Ix
+
+    def vector(self, column: Ix, stride: int, count: Ix | None) -> SSAValue:
+        e, lanes = self.e, self.e.target.lanes(self.products.bytes)
+        mask = None if count is None else e.mask(count, lanes)
+        at = column + self.start
+        if stride == 1:
+            return self.products.load_vector(e, self.buffer, at, lanes, mask)
+        return self.products.widen(e, e.gather(self.buffer, e.ramp(at, stride, lanes), mask))
+
+
+@dataclass(frozen=True)
+class StoredRows:
+    """An operand in memory with these spatial sizes."""
+
+    e: Emitter
+    products: Products
+    buffer: SSAValue
+    sizes: Sequence[Dim]
+
+    def row(self, channel: Ix, outer: Sequence[Ix]) -> StoredRow:
+        e = self.e
+        row = e.ix(0)
+        for size, index in zip(self.sizes[:-1], inner(outer, len(self.sizes)), strict=True):
+            row = row * e.dim(size) + index
+        start = row * e.dim(self.sizes[-1]) + channel * e.dim(product(self.sizes))
+        return StoredRow(e, self.products, self.buffer, start)
+
+
+@dataclass(frozen=True)
+class ComputedRow:
+    """A row of an operand that nothing has stored, at an index on all axes but the last."""
+
+    e: Emitter
+    products: Products
+    operand: Unmade
+    index: Sequence[Ix]
+
+    def vector(self, column: Ix, stride: int, count: Ix | None) -> SSAValue:
+        e, lanes = self.e, self.e.target.lanes(self.products.bytes)
+        indices = [plain(i) for i in (*self.index, column)]
+        value = self.products.widen(
+            e, self.operand.load(indices, lanes, stride, None if count is None else plain(count))
+        )
+        if count is None:
+            return value
+        return e.select(e.mask(count, lanes), value, e.constant(0, self.products.sums, lanes))
+
+
+@dataclass(frozen=True)
+class ComputedRows:
+    """An operand of these dims that nothing has stored."""
+
+    e: Emitter
+    products: Products
+    operand: Unmade
+    dims: Sequence[Dim]
+
+    def row(self, channel: Ix, outer: Sequence[Ix]) -> ComputedRow:
+        channels = self.e.dim(self.dims[1])
+        index = [channel // channels, channel % channels, *inner(outer, len(self.dims) - 2)]
+        return ComputedRow(self.e, self.products, self.operand, index)
+
+
+def inner(outer: Sequence[Ix], axes: int) -> Sequence[Ix]:
+    """The index on all of so many spatial axes but the last; images of one axis are copied as a row of two."""
+    return outer[len(outer) - axes + 1 :]
+
+
+def input_rows(e: Emitter, context: TemplateContext, op: kernel.TemplateOp, products: Products) -> Rows:
+    """The rows of the first operand, which is computed where they are copied if nothing has made it yet."""
+    x = op.inputs[0]
+    dims = context.dims(x)
+    if (unmade := context.unmade(x)) is not None:
+        return ComputedRows(e, products, unmade, dims)
+    return StoredRows(e, products, context.buffer(x), dims[2:])
