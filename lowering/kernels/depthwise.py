@@ -1,33 +1,37 @@
 """Convolution with one input channel to a group: a vector of columns, some rows high, with all taps written out.
 
-Each group of each image is one unit of work.  Its channel is copied to the thread's scratch, padded (see `window`).
+Each group of each image is one unit of work.  Where sizes are known its channel is read where it is: tiles at the edges
+have masks and zeros of their own.  Else it is copied to the thread's scratch, padded (see `window`).
 A tile is `rows` output rows by one vector; an input row is loaded once for all output rows that use it, so 8 rows of a
 3x3 window take 30 loads for 72 products.  Sums go over taps in order, in one chain, as in the general form.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable, Generator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
 
 from xdsl.ir import SSAValue
 
 from ...dialects import kernel
-from ...dialects.dims import as_dim
 from ..choices import GRAIN_CYCLES, Choices, Given, given_number
+from ..loop_builder import Scalar
 from ..template import TemplateContext
 from .conv_plan import DEPTHWISE, DIRECT
 from .emit import Emitter, Ix, plain
 from .operands import stored_type
 from .phase_image import PhaseImage
 from .register_tile import Products
-from .rows import input_rows
-from .window import ONE, ZERO, Axis, Convolution, Windows
+from .rows import StoredRows, input_rows
+from .window import ONE, ZERO, Axis, Convolution, Windows, product
 
 MOST_TAPS = 49
 MOST_PRODUCTS = 150
 """Products that are written out in one tile, at most."""
-KEPT_WEIGHTS = 12
-"""Weights that stay in registers, at most."""
+MOST_ROWS = 8
+MOST_IN_PLACE = 1500
+"""Products that are written out for all edges of an input that is not copied, at most."""
 
 
 def applies(c: Convolution) -> bool:
@@ -52,24 +56,95 @@ class ColumnTile(Choices):
     FIXED = {"taps": "it is the window"}
 
     @staticmethod
-    def choose(axis: Axis, taps: int, given: Given) -> ColumnTile:
-        """The height that wastes least of the last tile, or the one that is given."""
+    def choose(axis: Axis, taps: int, registers: int, given: Given) -> ColumnTile:
+        """The height that takes the fewest loads, or the one that is given."""
         grain = given_number(given, "grain_cycles", GRAIN_CYCLES, 1)
-        most = max(1, min(8, MOST_PRODUCTS // taps))
+        most = max(1, min(MOST_ROWS, MOST_PRODUCTS // taps))
+        if keeps_weights(taps, 1, registers):
+            most = min(most, registers - taps - SPARE_REGISTERS)
+        rows = min(4, most)
         if axis.out.is_const:
-            out = max(1, axis.out.value)
-            rows = min(range(1, most + 1), key=lambda r: (-(-out // r) * (r + 1.5), -r))
-        else:
-            rows = min(4, most)
+            out, more = max(1, axis.out.value), axis.kernel.value / axis.stride
+
+            def loads(height: int) -> float:
+                whole, rest = divmod(out, height)
+                return whole * (height + more) + (rest and rest + more)
+
+            rows = min(range(1, most + 1), key=lambda r: (loads(r), -r))
         wanted = given_number(given, "rows", rows, 1)
         return ColumnTile(wanted if wanted <= most else rows, taps, grain_cycles=grain)
+
+
+SPARE_REGISTERS = 2
+"""For a vector of the image, and one besides."""
+
+
+def keeps_weights(taps: int, rows: int, registers: int) -> bool:
+    """Whether all weights stay in registers beside the sums of so many rows."""
+    return taps + rows + SPARE_REGISTERS <= registers
 
 
 def build(context: TemplateContext, op: kernel.TemplateOp, c: Convolution, products: Products) -> None:
     """Emits the convolution; w is as it is in the model."""
     if any(d == ZERO for d in context.dims(op.results_[0])):
         return
-    DepthwiseBuilder(Emitter(context.builder), context, op, c, products).build()
+    builder = DepthwiseBuilder(Emitter(context.builder), context, op, c, products)
+    parts = find_parts(builder.row_axis, builder.column_axis, builder.tile.rows, builder.lanes)
+    short = parts is not None and parts.tiles * builder.tile.rows * c.windows.taps.value <= MOST_IN_PLACE
+    if parts is not None and short and isinstance(builder.input_rows, StoredRows):
+        builder.build_in_place(builder.input_rows.buffer, parts)
+    else:
+        builder.build()
+
+
+@dataclass(frozen=True)
+class Part:
+    """Steps of `count` output rows or columns from `start` to before `stop`.
+
+    At an edge there is one step, and its windows may reach over the input's edge.
+    """
+
+    start: int
+    stop: int
+    count: int
+    edge: bool
+
+
+@dataclass(frozen=True)
+class Parts:
+    """The parts of both axes."""
+
+    rows: list[Part]
+    columns: list[Part]
+
+    @property
+    def tiles(self) -> int:
+        """Tiles that are written out."""
+        return len(self.rows) * len(self.columns)
+
+
+def find_parts(rows: Axis, columns: Axis, height: int, lanes: int) -> Parts | None:
+    """How a channel is computed where it is; None where a size is not known, or columns are far apart."""
+    sizes = [d for a in (rows, columns) for d in (a.size, a.out, a.before)]
+    if not all(d.is_const and d.value >= 0 for d in sizes) or columns.stride > 2:
+        return None
+    return Parts(parts_of(rows, height, 0), parts_of(columns, lanes, columns.stride - 1))
+
+
+def parts_of(axis: Axis, count: int, more: int) -> list[Part]:
+    """Edges, and runs of steps between them whose windows, and `more` elements besides, are inside of the input."""
+    out, size, reach = axis.out.value, axis.size.value, axis.reach.value
+    parts: list[Part] = []
+    for start in range(0, out, count):
+        stop = min(start + count, out)
+        first = start * axis.stride - axis.before.value
+        last = (start + count - 1) * axis.stride + reach - axis.before.value + more
+        edge = first < 0 or last >= size or stop - start < count
+        if not edge and parts and not parts[-1].edge:
+            parts[-1] = replace(parts[-1], stop=stop)
+        else:
+            parts.append(Part(start, stop, stop - start, edge))
+    return parts
 
 
 class DepthwiseBuilder:
@@ -84,85 +159,180 @@ class DepthwiseBuilder:
         self.rank = len(axes)
         self.windows = c.windows if self.rank == 2 else Windows((Axis(ONE, ONE, ONE, 1, 1, ZERO), *axes))
         self.row_axis, self.column_axis = self.windows.axes
-        self.tile = ColumnTile.choose(self.row_axis, c.windows.taps.value, context.part.given)
+        self.registers = e.target.vector_registers
+        self.tile = ColumnTile.choose(self.row_axis, c.windows.taps.value, self.registers, context.part.given)
         context.part.adopt(self.tile)
         self.lanes = e.target.lanes(products.bytes)
         self.image = PhaseImage(e, products, self.windows)
+        self.input_rows = input_rows(e, context, op, products)
 
     def build(self) -> None:
-        e, c = self.e, self.c
-        x, w = input_rows(e, self.context, self.op, self.products), self.context.buffer(self.op.inputs[1])
-        multiplier = e.dim(c.rows)
-        work = e.dim(self.windows.outputs) * (c.windows.taps.value // 2 + 2) // self.lanes * multiplier
-        grain = e.ix(e.grain_cycles) // work.max(1) + 1
-        with e.parallel(e.dim(c.images) * c.groups, grain) as (lower, upper, thread):
+        """Each channel of the input is copied, padded and split into phases."""
+        e = self.e
+        with self.units() as (lower, upper, thread):
             size = self.windows.channel + self.windows.pitches[0] * self.tile.rows + self.lanes
             image = self.context.scratch(self.products.sums, size, thread)
-            sums = self.context.scratch(self.products.sums, as_dim(self.tile.rows * self.lanes), thread)
+            self.image.write_padding(image, e.ix(0))
             with e.loop(lower, upper, nonempty=True) as units:
-                unit = units.index
-                self.image.copy_channel(x, unit, image, e.ix(0))
-                with e.loop(0, multiplier) as channels:
-                    channel = unit % c.groups * multiplier + channels.index
-                    self.channel(image, w, unit // c.groups, channel, sums)
+                self.image.copy_inside(self.input_rows, units.index, image, e.ix(0))
+                with self.channels(units.index) as (number, channel, factor):
+                    self.copied_channel(image, number, channel, factor)
 
-    def channel(self, image: SSAValue, w: SSAValue, number: Ix, channel: Ix, sums: SSAValue) -> None:
-        """One output channel."""
-        e, taps = self.e, self.tile.taps
-        weights = [self.weight(w, channel, t) for t in range(taps)] if taps <= KEPT_WEIGHTS else None
+    def build_in_place(self, x: SSAValue, parts: Parts) -> None:
+        """The input is read where it is, with masks at its edges."""
+        e = self.e
+        plane = e.dim(product([a.size for a in self.windows.axes]))
+        with (
+            self.units() as (lower, upper, _),
+            e.loop(lower, upper, nonempty=True) as units,
+            self.channels(units.index) as (number, channel, factor),
+        ):
+            # from the innermost loop's own channel, so that places in it are constants added to it, not kept one by one
+            unit = units.index if self.c.rows is ONE else number * self.c.groups + channel // e.dim(self.c.rows)
+            for rows in parts.rows:
+                with self.steps(rows) as row:
+                    for columns in parts.columns:
+                        with self.steps(columns) as column:
+                            source = self.in_place(x, unit * plane, rows, columns, row, column)
+                            totals = self.totals(rows.count, source, factor)
+                            mask = e.mask(self.column_axis.out.value - column, self.lanes) if columns.edge else None
+                            self.store(number, channel, row, column, mask, totals)
+
+    @contextmanager
+    def steps(self, part: Part) -> Generator[Ix]:
+        """The output rows or columns at which the part's tiles start."""
+        if part.edge:
+            yield self.e.ix(part.start)
+            return
+        with self.e.loop(part.start, part.stop, part.count) as loop:
+            yield loop.index
+
+    @contextmanager
+    def units(self) -> Generator[tuple[Ix, Ix, SSAValue]]:
+        """The parallel loop over the groups of all images."""
+        e, c = self.e, self.c
+        work = e.dim(self.windows.outputs) * (c.windows.taps.value // 2 + 2) // self.lanes * e.dim(c.rows)
+        grain = e.ix(e.grain_cycles) // work.max(1) + 1
+        with e.parallel(e.dim(c.images) * c.groups, grain) as bounds:
+            yield bounds
+
+    @contextmanager
+    def channels(self, unit: Ix) -> Generator[tuple[Ix, Ix, Callable[[int], SSAValue]]]:
+        """The output channels of a group: its image, its number, and the vector of a tap's weight."""
+        e, c, taps = self.e, self.c, self.tile.taps
+        w, multiplier = self.context.buffer(self.op.inputs[1]), e.dim(c.rows)
+        with ExitStack() as loops:
+            number = e.ix(0) if multiplier.known == 1 else loops.enter_context(e.loop(0, multiplier)).index
+            channel = unit % c.groups * multiplier + number
+            kept: list[SSAValue] = []
+            if keeps_weights(taps, self.tile.rows, self.registers):
+                kept = [self.weight(w, channel, t) for t in range(taps)]
+            yield unit // c.groups, channel, lambda tap: kept[tap] if kept else self.weight(w, channel, tap)
+
+    def copied_channel(self, image: SSAValue, number: Ix, channel: Ix, factor: Callable[[int], SSAValue]) -> None:
+        """One output channel: tiles of whole height, then one of what is left."""
+        e, height = self.e, self.tile.rows
         columns, rows = e.dim(self.column_axis.out), e.dim(self.row_axis.out)
+        whole = rows // height * height
+        rest = (rows - whole).known
+        tiles = [(height, e.ix(0), whole), (rest or 1, whole, rows)]
         with e.loop(0, columns, self.lanes) as across:
             mask = e.mask(columns - across.index, self.lanes)
-            with e.loop(0, rows, self.tile.rows) as down:
-                totals = self.totals(image, w, channel, weights, down.index, across.index)
-                for r, total in enumerate(totals):
-                    e.store_vector(total, sums, r * self.lanes)
-                count = (rows - down.index).min(self.tile.rows)
-                self.store(number, channel, down.index, count, across.index, mask, sums)
+            for count, start, end in tiles:
+                if start.known is not None and start.known == end.known:
+                    continue
+                with e.loop(start, end, count) as down:
+                    totals = self.totals(count, self.copied(image, down.index, across.index), factor)
+                    self.store(number, channel, down.index, across.index, mask, totals)
 
     def weight(self, w: SSAValue, channel: Ix, tap: int) -> SSAValue:
         e = self.e
         return e.splat(self.products.load(e, w, channel * self.tile.taps + tap), self.lanes)
 
     def totals(
-        self,
-        image: SSAValue,
-        w: SSAValue,
-        channel: Ix,
-        weights: list[SSAValue] | None,
-        row: Ix,
-        column: Ix,
+        self, height: int, source: Callable[[int, int], SSAValue], factor: Callable[[int], SSAValue]
     ) -> list[SSAValue]:
-        """The sums of a tile, one vector a row.  Input rows in order give each output row its taps in order."""
-        e, tile = self.e, self.tile
-        rows, columns = self.row_axis, self.column_axis
+        """The sums of a tile, one vector a row.  Input rows in order give each output row its taps in order.
+
+        `source` gives a vector for an input row, counted from the tile's first one, and a shift of columns.
+        """
+        e, rows, columns = self.e, self.row_axis, self.column_axis
         width = columns.kernel.value
-        totals = [e.constant(0, self.products.sums, self.lanes)] * tile.rows
+        totals = [e.constant(0, self.products.sums, self.lanes)] * height
         users: dict[int, list[tuple[int, int]]] = {}
-        for r in range(tile.rows):
+        for r in range(height):
             for k in range(rows.kernel.value):
                 users.setdefault(r * rows.stride + k * rows.dilation, []).append((r, k))
-        pitch = e.dim(self.windows.pitches[0])
-        start = row * pitch + column
         for y in sorted(users):
-            row_phase = y % rows.stride if rows.phases > 1 else 0
             for kx in range(width):
-                shift = kx * columns.dilation
-                column_phase = shift % columns.stride if columns.phases > 1 else 0
-                phase = e.dim(self.windows.phase) * (row_phase * columns.phases + column_phase)
-                at = start + (phase + pitch * (y // rows.stride) + shift // columns.stride)
-                values = e.load_vector(image, at, self.lanes)
+                values = source(y, kx * columns.dilation)
                 for r, ky in users[y]:
-                    tap = ky * width + kx
-                    factor = weights[tap] if weights else self.weight(w, channel, tap)
-                    totals[r] = e.fma(factor, values, totals[r])
+                    totals[r] = e.fma(factor(ky * width + kx), values, totals[r])
         return totals
 
-    def store(self, number: Ix, channel: Ix, row: Ix, count: Ix, column: Ix, mask: SSAValue, sums: SSAValue) -> None:
+    def copied(self, image: SSAValue, row: Ix, column: Ix) -> Callable[[int, int], SSAValue]:
+        """Vectors of the copied image."""
+        e, rows, columns = self.e, self.row_axis, self.column_axis
+        pitch = e.dim(self.windows.pitches[0])
+        start = row * pitch + column
+
+        def source(y: int, shift: int) -> SSAValue:
+            row_phase = y % rows.stride if rows.phases > 1 else 0
+            column_phase = shift % columns.stride if columns.phases > 1 else 0
+            phase = e.dim(self.windows.phase) * (row_phase * columns.phases + column_phase)
+            at = start + (phase + pitch * (y // rows.stride) + shift // columns.stride)
+            return e.load_vector(image, at, self.lanes)
+
+        return source
+
+    def in_place(
+        self, x: SSAValue, start: Ix, rows: Part, columns: Part, row: Ix, column: Ix
+    ) -> Callable[[int, int], SSAValue]:
+        """Vectors of the input, and zeros beside it."""
+        e, lanes = self.e, self.lanes
+        height, width, stride = self.row_axis.size.value, self.column_axis.size.value, self.column_axis.stride
+        first_row, first_column = (a.before.value for a in (self.row_axis, self.column_axis))
+        origin = (row * self.row_axis.stride * width + column * stride) + start
+        zero = e.constant(0, self.products.sums, lanes)
+        pairs: dict[tuple[int, int], list[SSAValue]] = {}
+
+        def load(y: int, shift: int) -> SSAValue:
+            """Neighbouring elements; which are of the input is known at an edge, and all are elsewhere."""
+            if rows.edge and not 0 <= rows.start * self.row_axis.stride - first_row + y < height:
+                return zero
+            left = columns.start * stride - first_column + shift
+            first, last = max(0, -left), min(lanes, width - left)
+            if columns.edge and first >= last:
+                return zero
+            at = origin + ((y - first_row) * width + (shift - first_column))
+            whole = not columns.edge or (first == 0 and last == lanes)
+            return self.products.load_vector(e, x, at, lanes, None if whole else self.between(first, last))
+
+        def source(y: int, shift: int) -> SSAValue:
+            if stride == 1:
+                return load(y, shift)
+            odd = shift % 2
+            pair = pairs.setdefault((y, shift - odd), [])
+            if not pair:
+                pair += [load(y, shift - odd), load(y, shift - odd + lanes)]
+            return e.shuffle(*pair, range(odd, 2 * lanes, 2))
+
+        return source
+
+    def between(self, first: int, last: int) -> SSAValue:
+        """The lanes from `first` to before `last`."""
         e = self.e
-        with e.loop(0, count, nonempty=True) as loop:
-            value = self.products.narrow(
-                e, e.load_vector(sums, loop.index * self.lanes, self.lanes), stored_type(self.op)
-            )
-            position = [loop.index + row, column] if self.rank == 2 else [column]
-            self.context.store(self.op, [value], [plain(i) for i in (number, channel, *position)], mask)
+        mask = e.mask(last, self.lanes)
+        return e.both(mask, e.flip(e.mask(first, self.lanes))) if first else mask
+
+    def store(
+        self, number: Ix, channel: Ix, row: Ix, column: Ix, mask: SSAValue | None, totals: Sequence[SSAValue]
+    ) -> None:
+        """The epilogue and the stores of a tile."""
+        points: list[list[SSAValue]] = []
+        places: list[list[Scalar]] = []
+        for r, total in enumerate(totals):
+            points.append([self.products.narrow(self.e, total, stored_type(self.op))])
+            position = [row + r, column] if self.rank == 2 else [column]
+            places.append([plain(i) for i in (number, channel, *position)])
+        self.context.store_in_step(self.op, points, places, mask)

@@ -31,6 +31,8 @@ class PhaseImage:
 
     def __init__(self, e: Emitter, products: Products, windows: Windows) -> None:
         self.e, self.products, self.windows = e, products, windows
+        self.padding = True
+        """Whether the padding is written too."""
 
     @property
     def lanes(self) -> int:
@@ -51,6 +53,16 @@ class PhaseImage:
         return row.vector(column, stride, count)
 
     # Rows
+
+    def write_padding(self, image: SSAValue, at: Ix) -> None:
+        """Fills a channel's place, so that `copy_inside` may follow."""
+        self._fill(image, at, self.e.dim(self.windows.channel))
+
+    def copy_inside(self, source: Rows, channel: Ix, image: SSAValue, at: Ix) -> None:
+        """As `copy_channel` where the padding is there already."""
+        self.padding = False
+        self.copy_channel(source, channel, image, at)
+        self.padding = True
 
     def copy_channel(self, source: Rows, channel: Ix, image: SSAValue, at: Ix) -> None:
         """One channel, counted through all images, to image[at..]."""
@@ -95,7 +107,7 @@ class PhaseImage:
         first, end = self._inside(rows, phase, extent)
         if inside is not None:
             first, end = e.select_index(inside, first, extent), e.select_index(inside, end, extent)
-        for lower, upper in ((e.ix(0), first), (end, extent)):
+        for lower, upper in ((e.ix(0), first), (end, extent)) if self.padding else ():
             if lower.known is None or lower.known != upper.known:
                 with e.loop(lower, upper) as loop:
                     self._fill_row(image, loop.index * pitch + at)
@@ -155,7 +167,7 @@ class PhaseImage:
         last = self.windows.axes[-1]
         phases = self._row_phases(place)
         for phase in phases:
-            if phase.start.known != 0:
+            if self.padding and phase.start.known != 0:
                 self._fill(image, phase.place, phase.start)
         if last.stride == 2 and all(p.residue.known is not None for p in phases):
             self._split_in_two(row, image, phases)
@@ -167,6 +179,8 @@ class PhaseImage:
         e, lanes, last = self.e, self.lanes, self.windows.axes[-1]
         elements = (e.dim(last.size) - phase.residue + (last.stride - 1)).max(0) // last.stride
         room = phase.length - phase.start
+        if not self.padding:
+            room = room.min(elements)
 
         def write(start: Ix, whole: bool) -> None:
             left = None if whole else elements - start
@@ -184,6 +198,8 @@ class PhaseImage:
         e, lanes = self.e, self.lanes
         size = e.dim(self.windows.axes[-1].size)
         rooms = [p.length - p.start for p in phases]
+        if not self.padding:
+            rooms = [room.min((size - p.residue + 1) // 2) for room, p in zip(rooms, phases)]
 
         def write(start: Ix, whole: bool) -> None:
             left = None if whole else size - start * 2
