@@ -32,8 +32,8 @@ import numpy as np
 from kernels_harness import Array, Kernel, arena, host_target, loops_kernel, peak_kernel
 from memory_rows import MEMORY, MOST_TIMES, MemoryRow, function_call, function_seconds
 from sardonyx.dialects.dims import as_dim
-from sardonyx.lowering.kernels import conv_plan, matmul, winograd
-from sardonyx.lowering.kernels.packing import pack_columns, pack_conv, pack_winograd
+from sardonyx.lowering.kernels import conv_plan, matmul, winograd_plan
+from sardonyx.lowering.kernels.packing import pack_columns, pack_conv, pack_winograd, pack_winograd_columns
 from sardonyx.lowering.kernels.register_tile import Products
 from sardonyx.lowering.kernels.window import Axis, Convolution, Windows
 from xdsl.dialects.builtin import DenseArrayBase, Float32Type, IntegerAttr, i64
@@ -89,10 +89,12 @@ def conv_row(
     packed = weights.reshape(-1)
     given: tuple[int, ...] = w
     if fast:
-        tile = winograd.choose(shape, Products(Float32Type()), host_target())
-        assert tile is not None, "the direct form would be chosen"
-        packed = pack_winograd(weights, tile.rows)
-        config["winograd"] = integers([tile.rows, tile.vectors])
+        fast_plan = winograd_plan.choose(shape, Products(Float32Type()), host_target())
+        assert fast_plan is not None, "the direct form would be chosen"
+        channels = fast_plan.vectors_over == conv_plan.CHANNELS
+        columns = fast_plan.vectors * fast_plan.lanes
+        packed = pack_winograd_columns(weights, columns) if channels else pack_winograd(weights, fast_plan.rows)
+        config["winograd"] = integers([fast_plan.rows, fast_plan.vectors, int(channels)])
         given = packed.shape
     elif w[1] > 1:
         packed = pack_conv(weights, group, plan.tile.rows, plan.tile.columns, plan.pixels)

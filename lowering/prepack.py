@@ -22,9 +22,9 @@ from ..dialects import kernel
 from ..dialects.dims import Dim, ShapeAttr, as_dim, tensor_type
 from ..dialects.target import Target
 from .choices import Given, parts_of, schedule_of
-from .kernels import conv_transpose, depthwise, integer_conv, winograd
+from .kernels import conv_transpose, depthwise, integer_conv, winograd_plan
 from .kernels.byte_panels import DotProducts
-from .kernels.conv_plan import choose, choose_rows
+from .kernels.conv_plan import CHANNELS, choose, choose_rows
 from .kernels.matmul_plan import panel_columns
 from .kernels.operands import element_type, flag
 from .kernels.operator import formal_kind, known_number
@@ -37,6 +37,7 @@ from .kernels.packing import (
     pack_quad_conv,
     pack_recurrence,
     pack_winograd,
+    pack_winograd_columns,
 )
 from .kernels.recurrent import gate_blocks
 from .kernels.register_tile import Products
@@ -104,9 +105,9 @@ def choose_conv(op: kernel.TemplateOp, x: Dims, w: Dims, y: Dims, request: Reque
     products = Products(element_type(op.inputs[0]))
     if depthwise.is_chosen(convolution, request.given):
         return None
-    tile = None if request.exact else winograd.choose(convolution, products, request.target, request.given)
-    if tile is not None:
-        return "winograd", (tile.rows, tile.vectors)
+    plan = None if request.exact else winograd_plan.choose(convolution, products, request.target, request.given)
+    if plan is not None:
+        return "winograd", (plan.rows, plan.vectors, int(plan.vectors_over == CHANNELS), plan.lanes)
     return "conv", tile_numbers(convolution, products, request)
 
 
@@ -181,7 +182,8 @@ def pack(layout: Layout, array: Array) -> Array:
         panel, transposed = numbers
         return pack_columns(array.T if transposed else array, panel)
     if name == "winograd":
-        return pack_winograd(array, numbers[0])
+        rows, vectors, channels, lanes = numbers
+        return pack_winograd_columns(array, vectors * lanes) if channels else pack_winograd(array, rows)
     if name == "gates":
         return pack_gates(array, numbers[0])
     if name == "quad_columns":
@@ -282,10 +284,11 @@ def tell_tile(
 
 
 def tell_winograd(config: dict[str, Attribute], shape: Sequence[int], numbers: tuple[int, ...]) -> int:
-    config["winograd"] = ArrayAttr([IntegerAttr(n, i64) for n in numbers])
+    rows, vectors, channels, lanes = numbers
+    config["winograd"] = ArrayAttr([IntegerAttr(n, i64) for n in (rows, vectors, channels)])
     config.setdefault("kernel_shape", ShapeAttr(tuple(map(as_dim, shape[2:]))))
-    rows = numbers[0]
-    return winograd.PATCH * -(-shape[0] // rows) * rows * shape[1]
+    height = vectors * lanes if channels else rows
+    return winograd_plan.PATCH * -(-shape[0] // height) * height * shape[1]
 
 
 def tell_gates(config: dict[str, Attribute], shape: Sequence[int], numbers: tuple[int, ...]) -> int:

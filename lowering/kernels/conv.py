@@ -15,22 +15,24 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from xdsl.dialects import tensor
-from xdsl.ir import BlockArgument, Operation, SSAValue
+from xdsl.ir import SSAValue
 
 from ...dialects import kernel
 from ...dialects.dims import Dim
 from ..loop_builder import INDEX, Scalar
 from ..template import TemplateContext
-from . import depthwise, winograd
+from . import depthwise, winograd_plan
 from .conv_plan import ConvPlan, choose, plan_of
 from .emit import Emitter, Ix, plain
+from .epilogues import flat_epilogue
 from .operands import element_type, integers, stored_type
 from .panels import pack_across, slack, transpose
 from .phase_image import PhaseImage
 from .register_tile import Factors, Products, RegisterTile
 from .rows import StoredRows, input_rows
 from .window import ONE, ZERO, Convolution, product, read_convolution
+from .winograd import WinogradBuilder
+from .winograd_channels import ChannelsBuilder
 
 OWN_IMAGE_GROUPS = 4
 """From so many groups on, a unit of work is one group of one image, and copies its channels itself."""
@@ -46,10 +48,14 @@ def build(context: TemplateContext, op: kernel.TemplateOp) -> None:
     )
     products = Products(element_type(x))
     part = context.part
-    if winograd_tile := integers(op, "winograd"):
-        tile = RegisterTile(winograd_tile[0], winograd_tile[1], context.target.lanes(products.bytes))
-        part.adopt(winograd.plan_of(tile, part.given))
-        winograd.build(context, op, convolution, products, tile)
+    if packed_winograd := integers(op, "winograd"):
+        rows, vectors, channels = packed_winograd
+        tile = RegisterTile(rows, vectors, context.target.lanes(products.bytes))
+        fast = winograd_plan.plan_of(tile, bool(channels), part.given)
+        part.adopt(fast)
+        if not any(d == ZERO for d in context.dims(op.results_[0])):
+            builder = ChannelsBuilder if channels else WinogradBuilder
+            builder(Emitter(context.builder), context, op, convolution, products, fast).build()
         return
     if not packed and depthwise.is_chosen(convolution, part.given):
         depthwise.build(context, op, convolution, products)
@@ -461,24 +467,3 @@ class ConvBuilder:
     ) -> SSAValue:
         """What is stored for a vector of sums of one channel."""
         return self.products.narrow(self.e, value, stored_type(self.op))
-
-
-def flat_epilogue(context: TemplateContext, op: kernel.TemplateOp, axes: int) -> bool:
-    """Whether the epilogue may be given (0, ..., 0, q) for the index of the q-th position.
-
-    So it is where it uses the spatial indices together only, to read tensors that have the result's spatial sizes.
-    """
-    if op.epilogue is None:
-        return True
-    arguments = op.epilogue.block.args[-axes:]
-    sizes = context.dims(op.results_[0])[-axes:]
-
-    def reads_along(user: Operation) -> bool:
-        return (
-            isinstance(user, tensor.ExtractOp)
-            and tuple(user.indices[-axes:]) == tuple(arguments)
-            and context.dims(user.tensor)[-axes:] == sizes
-            and not any(isinstance(i, BlockArgument) and i in arguments for i in user.indices[:-axes])
-        )
-
-    return all(reads_along(use.operation) for a in arguments for use in a.uses)

@@ -74,8 +74,23 @@ _POINTS = np.array([[1, 0, 0], [0.5, 0.5, 0.5], [0.5, -0.5, 0.5], [0, 0, 1]])
 
 def pack_winograd(weights: NDArray[Any], rows: int) -> NDArray[Any]:
     """[M, C, 3, 3] -> flat [16, ceil(M / rows), C, rows]: G w G^T, computed in f64 and rounded once."""
-    points = np.einsum("ik,mckl,jl->ijmc", _POINTS, weights.astype(np.float64), _POINTS)
-    return pack_rows(points.reshape(16, *weights.shape[:2]).astype(weights.dtype), rows)
+    return pack_rows(_winograd_points(weights), rows)
+
+
+def pack_winograd_columns(weights: NDArray[Any], columns: int) -> NDArray[Any]:
+    """[M, C, 3, 3] -> flat [ceil(M / columns), 16, C, columns], likewise."""
+    points = _winograd_points(weights)
+    _, channels, depth = points.shape
+    tiles = -(-channels // columns)
+    padded = np.zeros((16, tiles * columns, depth), weights.dtype)
+    padded[:, :channels] = points
+    return np.ascontiguousarray(padded.reshape(16, tiles, columns, depth).transpose(1, 0, 3, 2)).reshape(-1)
+
+
+def _winograd_points(weights: NDArray[Any]) -> NDArray[Any]:
+    """[16, M, C]"""
+    points = np.einsum("ik,mckl,jl->ijmc", _POINTS, weights.astype(np.float64), _POINTS, optimize=True)
+    return points.reshape(16, *weights.shape[:2]).astype(weights.dtype)
 
 
 def pack_gates(weights: NDArray[Any], panel: int) -> NDArray[Any]:

@@ -16,7 +16,7 @@ from sardonyx.lowering.kernels.attention import AttentionPlan
 from sardonyx.lowering.kernels.conv_plan import ConvPlan
 from sardonyx.lowering.kernels.depthwise import ColumnTile
 from sardonyx.lowering.kernels.matmul_plan import Plan
-from sardonyx.lowering.kernels.winograd import WinogradPlan
+from sardonyx.lowering.kernels.winograd_plan import WinogradPlan
 from sardonyx.lowering.policy import LoopsChoices
 
 import sardonyx as sx

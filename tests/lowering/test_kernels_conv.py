@@ -13,10 +13,11 @@ from sardonyx.dialects import kernel
 from sardonyx.dialects.dims import ShapeAttr, as_dim
 from sardonyx.dialects.target import AVX2, Target
 from sardonyx.lowering.choices import Given
-from sardonyx.lowering.kernels import conv_plan, winograd
-from sardonyx.lowering.kernels.packing import pack_conv, pack_winograd
+from sardonyx.lowering.kernels import conv_plan, winograd_plan
+from sardonyx.lowering.kernels.packing import pack_conv, pack_winograd, pack_winograd_columns
 from sardonyx.lowering.kernels.register_tile import Products, RegisterTile
 from sardonyx.lowering.kernels.window import Axis, Convolution, Windows
+from sardonyx.lowering.kernels.winograd_plan import WinogradPlan
 from xdsl.dialects import arith, tensor
 from xdsl.dialects.builtin import DenseArrayBase, Float32Type, IndexType, IntegerAttr, i64
 from xdsl.ir import Attribute, Block, Region
@@ -291,10 +292,12 @@ WINOGRAD = [
 ]
 
 
-def run_winograd(case: Case, tile: tuple[int, int], target: Target, threads: int = 1) -> np.ndarray:
+def run_winograd(
+    case: Case, tile: tuple[int, int], target: Target, threads: int = 1, channels: bool = False
+) -> np.ndarray:
     x, w = data(case)
-    packed = pack_winograd(w, tile[0])
-    config = case.config() | {"winograd": array(tile)}
+    packed = pack_winograd_columns(w, tile[1] * target.lanes(4)) if channels else pack_winograd(w, tile[0])
+    config = case.config() | {"winograd": array([*tile, int(channels)])}
     inputs = [Tensor.of(x.dtype, *x.shape), Tensor.of(w.dtype, packed.size)]
     built = compiled("conv", config, inputs, [Tensor.of(x.dtype, *case.result)], 0, target, threads)
     y = np.full(case.result, np.nan, np.float32)
@@ -309,13 +312,16 @@ def test_winograd(case: Case) -> None:
     y = run_winograd(case, (8, 3), host_target())
     np.testing.assert_array_equal(run_winograd(case, (5, 1), host_target(), 3), y)
     run_winograd(case, (4, 2), AVX2)
+    for tile, threads in (((14, 2), 1), ((5, 1), 3), ((8, 3), 1)):
+        np.testing.assert_array_equal(run_winograd(case, tile, host_target(), threads, channels=True), y)
+    run_winograd(case, (6, 2), AVX2, channels=True)
 
 
 def test_winograd_of_symbolic_sizes() -> None:
     weights = data(Case((1, 16, 5, 5), (18, 16, 3, 3)))[1]
     packed = pack_winograd(weights, 6)
     inputs = [Tensor.of(np.float32, "d0", 16, "d1", "d2"), Tensor.of(np.float32, packed.size)]
-    config = {"pads": array([1] * 4), "kernel_shape": array([3, 3]), "winograd": array([6, 2])}
+    config = {"pads": array([1] * 4), "kernel_shape": array([3, 3]), "winograd": array([6, 2, 0])}
     built = compiled("conv", config, inputs, [Tensor.of(np.float32, "d0", 18, "d1", "d2")], 3)
     for n, height, width in ((1, 1, 1), (2, 7, 40), (0, 4, 4)):
         case = Case((n, 16, height, width), (18, 16, 3, 3), (1,) * 4)
@@ -335,14 +341,15 @@ def test_winograd_is_closer_than_the_direct_form() -> None:
 def test_winograd_is_chosen_where_it_pays() -> None:
     products = Products(Float32Type())
 
-    def tile(size: int, channels: int, stride: int = 1) -> RegisterTile | None:
+    def plan(size: int, channels: int, stride: int = 1) -> WinogradPlan | None:
         case = Case((1, channels, size, size), (channels, channels, 3, 3), (1,) * 4, (stride,) * 2)
-        return winograd.choose(case.convolution(), products, host_target())
+        return winograd_plan.choose(case.convolution(), products, host_target())
 
-    assert tile(56, 64) and tile(28, 128)
-    assert tile(56, 8) is None  # the transforms would cost more than they save
-    assert tile(7, 512) is None  # too few positions for whole vectors
-    assert tile(56, 64, stride=2) is None
+    assert plan(56, 64) and plan(28, 128)
+    assert plan(56, 8) is None  # the transforms would cost more than they save
+    small = plan(7, 512)
+    assert small and small.vectors_over == conv_plan.CHANNELS  # too few positions for whole vectors
+    assert plan(56, 64, stride=2) is None
 
 
 def test_tiles_fit_the_registers() -> None:

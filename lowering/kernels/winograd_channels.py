@@ -1,0 +1,184 @@
+"""Winograd's algorithm (see `winograd`) with vectors over output channels, for small images.
+
+There, whole vectors of tiles would be half empty.  A register tile is some tiles of the image by some vectors of
+output channels: weights come in vectors, elements of the patches as scalars, from any place, so no tile is wasted.
+The image is cut into blocks of rows of tiles.  For a block: V of all channels into scratch; then for some output
+channels 16 products over all tiles of the block, with the weights read in order; then their sums as results in
+scratch, pixels outside and channels inside, which are turned in squares of registers where they are stored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from xdsl.ir import SSAValue
+
+from ...dialects.dims import as_dim
+from ..loop_builder import Scalar
+from .emit import Ix, plain
+from .operands import stored_type
+from .panels import transpose
+from .register_tile import Factors, RegisterTile
+from .winograd import WinogradBuilder
+from .winograd_plan import PATCH, block_rows, heights
+
+LINE = 64
+"""Bytes of a cache line."""
+
+
+class ChannelsBuilder(WinogradBuilder):
+    """Emits one such convolution; the weights are packed by columns."""
+
+    def build(self) -> None:
+        e, c, tile = self.e, self.c, self.tile
+        self.take_sizes()
+        rows, columns = (a.out.value for a in self.windows.axes)
+        self.block = block_rows(self.windows, c.depth.value, self.products.bytes, e.target.l2)
+        self.columns, self.pitch = columns, self.windows.pitches[0].value
+        self.tiles = self.block * columns
+        self.column_tiles = self.rows.ceildiv(tile.columns)
+        # positions of a block, of which those between two rows are not used
+        self.places = (self.block - 1) * self.pitch + columns
+        self.element = as_dim(c.depth.value * self.places + tile.lanes)
+        patches = self.context.scratch(self.products.sums, self.element * PATCH)
+        blocks = -(-rows // self.block)
+        image = self.whole_image() if blocks > 1 else None
+        with e.loop(0, e.dim(c.images)) as images:
+            if image is not None:
+                self.copy_image(image, images.index)
+            with e.loop(0, blocks) as loop:
+                # the last block may begin before the one before it ends
+                first = (loop.index * self.block).min(rows - self.block)
+                self.transform_block(image, images.index, first, patches)
+                self.multiply_block(images.index, first, patches)
+
+    def transform_block(self, image: SSAValue | None, number: Ix, first: Ix, patches: SSAValue) -> None:
+        """patches[element, channel, position of the block] = B^T d B.  Without an image each channel is copied here."""
+        e = self.e
+        grain = e.ix(2 * e.grain_cycles) // (self.channel // self.tile.lanes + 1) + 1
+        with e.parallel(self.depth, grain) as (lower, upper, thread):
+            own: SSAValue | None = None
+            if image is None:
+                own = self.context.scratch(self.products.sums, self.image_size(as_dim(1)), thread)
+            with e.loop(lower, upper, nonempty=True) as loop:
+                start = loop.index * self.channel
+                if own is not None:
+                    self.image.copy_channel(self.input_rows, number * self.depth + loop.index, own, e.ix(0))
+                    start = e.ix(0)
+                source = image if own is None else own
+                assert source is not None
+                self.transform_channel(source, start + first * self.pitch, patches, loop.index * self.places)
+
+    def transform_channel(self, image: SSAValue, start: Ix, patches: SSAValue, at: Ix) -> None:
+        e, lanes = self.e, self.tile.lanes
+        for place in range(0, self.places, lanes):
+            mask = e.mask(self.places - place, lanes) if place + lanes > self.places else None
+            for element, value in enumerate(self.transformed(image, start + place)):
+                e.store_vector(value, patches, at + e.dim(self.element) * element + place, mask)
+
+    def multiply_block(self, number: Ix, first: Ix, patches: SSAValue) -> None:
+        """All tiles of output channels of a block, in parallel."""
+        e, tile, context, sums = self.e, self.tile, self.context, self.products.sums
+        work = self.depth * (PATCH * self.tiles * tile.vectors // 2)
+        with e.parallel(self.column_tiles, e.ix(e.grain_cycles) // work.max(1) + 1) as (lower, upper, thread):
+            products = context.scratch(sums, as_dim(PATCH * self.tiles * tile.columns), thread)
+            pixels = 4 * self.tiles + tile.lanes
+            results = context.scratch(sums, as_dim(tile.vectors * pixels * tile.lanes), thread)
+            square = context.scratch(sums, as_dim(tile.lanes * tile.lanes), thread)
+            with e.loop(lower, upper, nonempty=True) as loop:
+                self.multiply_columns(patches, products, loop.index)
+                self.transform_columns(products, results, pixels)
+                for v in range(tile.vectors):
+                    channel = loop.index * tile.columns + v * tile.lanes
+                    self.store_pixels(number, channel, first, results, v * pixels, square)
+
+    def multiply_columns(self, patches: SSAValue, products: SSAValue, column_tile: Ix) -> None:
+        """products[element, tile of the block, channel]: elements of the patches, summed over channels."""
+        e, whole = self.e, self.tile
+        parts = heights(self.tiles, whole.rows)
+        share = -(-whole.columns // len(parts))
+        with e.loop(0, PATCH) as elements:
+            weights_at = (column_tile * PATCH + elements.index) * (self.depth * whole.columns)
+            patches_at = elements.index * e.dim(self.element)
+            first = 0
+            for number, height in enumerate(parts):
+                tile = RegisterTile(height, whole.vectors, whole.lanes)
+                places = [(p // self.columns) * self.pitch + p % self.columns for p in range(first, first + height)]
+                # each register tile asks for its share of the next element's weights
+                ahead = weights_at + e.dim(self.c.depth * (whole.columns + number * share))
+
+                def factors(indices: list[Ix], places: list[int] = places, ahead: Ix = ahead) -> Factors:
+                    [k] = indices
+                    at, weight = k * self.places + patches_at, k * whole.columns + weights_at
+                    for line in range(0, share if self.steps_ahead else 0, LINE // self.products.bytes):
+                        e.prefetch(self.weights, k * share + ahead + line)
+                    vectors = [
+                        e.load_vector(self.weights, weight + v * whole.lanes, whole.lanes) for v in range(whole.vectors)
+                    ]
+                    return vectors, lambda r: self.products.load(e, patches, at + places[r])
+
+                totals = tile.accumulate(e, self.products, [self.depth], factors)
+                for i, total in enumerate(totals):
+                    place = (elements.index * self.tiles + (first + i // tile.vectors)) * whole.columns
+                    e.store_vector(total, products, place + i % tile.vectors * tile.lanes)
+                first += height
+
+    def transform_columns(self, products: SSAValue, results: SSAValue, pixels: int) -> None:
+        """results[vector of channels, row and column of the block's results, channel] = A^T M A."""
+        e, tile, lanes = self.e, self.tile, self.tile.lanes
+        with e.loop(0, self.block) as rows, e.loop(0, self.columns) as columns:
+            at = (rows.index * self.columns + columns.index) * tile.columns
+            to = rows.index * (4 * self.columns) + columns.index * 2
+            for v in range(tile.vectors):
+                sums = [
+                    e.load_vector(products, at + (element * self.tiles * tile.columns + v * lanes), lanes)
+                    for element in range(PATCH)
+                ]
+                for i, line in enumerate(self.results_of(sums)):
+                    for j, value in enumerate(line):
+                        place = to + (v * pixels + i * 2 * self.columns + j)
+                        e.store_vector(value, results, place * lanes)
+
+    def store_pixels(self, number: Ix, channel: Ix, first: Ix, results: SSAValue, at: int, square: SSAValue) -> None:
+        """The epilogue and the stores of a vector of channels: row by row, or all pixels as one row."""
+        e, lanes = self.e, self.tile.lanes
+        height, width = (a.out.value for a in self.c.windows.axes)
+        count = (height - first * 2).min(2 * self.block) if height % 2 else e.ix(2 * self.block)
+        across = 2 * self.columns
+        if self.flat and across == width:
+            with e.loop(0, count * width, lanes) as loop:
+                index = [e.ix(0), first * (2 * width) + loop.index]
+                self.store_square(number, channel, index, results, loop.index + at, count * width - loop.index, square)
+            return
+        with e.loop(0, count) as down, e.loop(0, width, lanes) as along:
+            index = [first * 2 + down.index, along.index]
+            place = down.index * across + along.index + at
+            self.store_square(number, channel, index, results, place, width - along.index, square)
+
+    def store_square(
+        self, number: Ix, channel: Ix, index: Sequence[Ix], results: SSAValue, place: Ix, left: Ix, square: SSAValue
+    ) -> None:
+        """A vector of pixels of each channel of a vector; `left` pixels are there."""
+        e, lanes = self.e, self.tile.lanes
+        rows = [e.load_vector(results, (place + i) * lanes, lanes) for i in range(lanes)]
+        for i, value in enumerate(transpose(e, rows)):
+            e.store_vector(value, square, i * lanes)
+        mask = e.mask(left, lanes)
+        count = (self.rows - channel).min(lanes)
+        together = self.context.points_in_step(self.op)
+
+        def store(row: Ix, channels: int) -> None:
+            points: list[list[SSAValue]] = []
+            places: list[list[Scalar]] = []
+            for r in range(channels):
+                value = e.load_vector(square, (row + r) * lanes, lanes)
+                points.append([self.products.narrow(e, value, stored_type(self.op))])
+                places.append([plain(i) for i in (number, channel + row + r, *index)])
+            self.context.store_in_step(self.op, points, places, mask)
+
+        whole = count // together * together if together > 1 else e.ix(0)
+        if together > 1:
+            with e.loop(0, whole, together) as loop:
+                store(loop.index, together)
+        with e.loop(whole, count) as loop:
+            store(loop.index, 1)
