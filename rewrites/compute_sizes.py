@@ -83,7 +83,8 @@ def length(op: onnx.OnnxOp, symbols: Sequence[str], weights: WeightStore) -> SSA
     type_ = start.type
     assert isinstance(type_, TensorType)
     dtype = onnx.numpy_dtype(type_.element_type)
-    zero = insert(op, make_constant(np.zeros([d.value for d in dims_of(start)], dtype), type_, weights)).results[0]
+    one = [1] * len(dims_of(start))
+    zero = insert(op, make_constant(np.zeros(one, dtype), tensor_type(type_.element_type, one), weights)).results[0]
     result = apply(op, onnx.SubOp, [limit, start], type_)
     for cls, operands in ((onnx.DivOp, [delta]), (onnx.CeilOp, []), (onnx.MaxOp, [zero])):
         result = apply(op, cls, [result, *operands], type_)

@@ -66,7 +66,8 @@ class Host(TypedDict):
 class Question(TypedDict):
     """What a call must tell before there is code for it, since a rank rests on it: the value of an expression.
 
-    `places` says for each symbol which input it comes from, and which axis' size (`axis`) or which element it is.  Of a
+    `places` says for each symbol which input it comes from, and which axis' size (`axis`) or element it is, or that it
+    is the `rank`.  Of a
     yes-or-no question, 0 is no; `assumptions` are then those of no and of yes.  Else there is one, with `{}` for the
     value.
     """

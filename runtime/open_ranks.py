@@ -101,6 +101,8 @@ class OpenRanks(Arguments):
             raise InputError(f"input '{self.input_names[index]}' is missing")
         value = values[index]
         array = value if isinstance(value, np.ndarray) else as_input(value, self.specs[index])
+        if place["kind"] == "rank":
+            return array.ndim
         if place["kind"] == "axis":
             if at >= array.ndim:
                 raise InputError(

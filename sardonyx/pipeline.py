@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import gettempdir
 
-from xdsl.dialects.builtin import ModuleOp, StringAttr, TensorType, UnitAttr
+from xdsl.dialects.builtin import ModuleOp, StringAttr, TensorType, UnitAttr, UnrankedTensorType
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Block, Operation
 
@@ -40,7 +40,7 @@ from .lowering.fast_math import FAST_MATH
 from .lowering.schedule import ScratchNeed, schedule
 from .lowering.tensor import attach_bodies, lower_to_tensor
 from .options import Options
-from .questions import question_of
+from .questions import RANK_OF_INPUT, question_of
 from .rewrites.axes_from_data import rewrite_axes_from_data
 from .rewrites.compute_sizes import compute_sizes
 from .rewrites.constants import normalize_constants
@@ -115,7 +115,7 @@ def _assume(state: State) -> None:
     ranges += [f"{name} <= {high}" for name, _, high in state.options.dims]
     block = main_of(state.module).body.block
     given = [part.strip() for text in state.options.assume for part in text.split(" and ")]
-    answers = [answer for answer in state.options.answers if not _fix_size(block, answer)]
+    answers = [a for a in state.options.answers if not _fix_rank(block, a) and not _fix_size(block, a)]
     declared = declared_ranges(main_of(state.module))
     for condition in reversed((*given, *ranges, *answers, *declared)):
         op = dims.AssumeOp(condition, DECLARED if condition in declared else ASSUMED)
@@ -125,6 +125,25 @@ def _assume(state: State) -> None:
             state.facts.assume(condition)
         except (DimError, Contradiction) as e:
             raise InputError(f"assume={condition!r}: {e}") from e
+
+
+def _fix_rank(block: Block, answer: str) -> bool:
+    """An answer that tells an input's rank gives it a symbol for each axis."""
+    match = _RANK.fullmatch(answer)
+    if match is None:
+        return False
+    argument = block.args[int(match["index"])]
+    assert isinstance(argument.type, UnrankedTensorType)
+    taken = {name for a in block.args if isinstance(a.type, TensorType) for d in dims.dims_of(a) for name in d.symbols}
+    stem = re.sub(r"\W", "_", f"s_{onnx.value_name(argument) or argument.index}", flags=re.ASCII)
+    while any(name.startswith(f"{stem}_") for name in taken):
+        stem += "_"
+    sizes = [dims.Dim.symbol(f"{stem}_{axis}") for axis in range(int(match["rank"]))]
+    set_type(argument, dims.tensor_type(argument.type.element_type, sizes))
+    return True
+
+
+_RANK = re.compile(rf"{RANK_OF_INPUT} (?P<index>\d+) == (?P<rank>\d+)")
 
 
 def _fix_size(block: Block, condition: str) -> bool:
@@ -180,14 +199,15 @@ def refuse_unknown_ranks(module: ModuleOp) -> None:
 
     Where the inputs of a call tell it, the error is an OpenRankError with the question to ask them.
     """
-    found: list[str] = []
+    arguments = main_of(module).body.block.args
+    found = [f"\n  --> input {onnx.value_name(a)!r}" for a in arguments if isinstance(a.type, UnrankedTensorType)]
     for op in main_of(module).walk():
         if RANK_FROM_DATA not in op.attributes or isinstance(op, FuncOp):
             continue
         tell = " and ".join(repr(text if "=" in text else f"{text} == 2") for text in told_by(op))
         found.append(f"\n  --> {onnx.describe(op)}" + (f": assume {tell}, or the contrary" if tell else ""))
     if found:
-        message = f"the rank of a result is known at run time only{''.join(found)}"
+        message = f"the rank of a value is known at run time only{''.join(found)}"
         question = question_of(main_of(module))
         raise UnsupportedError(message) if question is None else OpenRankError(message, question)
 

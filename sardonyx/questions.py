@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from xdsl.dialects.builtin import UnrankedTensorType
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import BlockArgument
 
@@ -15,9 +16,17 @@ from .rewrites.infer.materialize import told_by
 from .runtime.manifest import Place, Question
 from .semantics.conditions import Condition, difference_condition
 
+RANK_OF_INPUT = "rank of input"
+"""What the answer of a call begins with that tells an input's rank."""
+
 
 def question_of(main: FuncOp) -> Question | None:
     """The first question that inputs can answer; None where there is none."""
+    for argument in main.body.block.args:
+        if isinstance(argument.type, UnrankedTensorType):
+            place: Place = {"input": argument.index, "kind": "rank", "at": 0}
+            assumption = f"{RANK_OF_INPUT} {argument.index} == {{}}"
+            return {"expression": "rank", "places": {"rank": place}, "assumptions": [assumption]}
     places = input_places(main)
     for op in main.walk():
         for text in told_by(op):
@@ -67,4 +76,4 @@ def _told_by(text: str) -> tuple[Dim, Iterable[str]]:
     return holds, [difference_condition(condition.left, condition.right), str(condition)]
 
 
-__all__ = ["question_of"]
+__all__ = ["RANK_OF_INPUT", "question_of"]

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-for folder in ("ir", "zoo"):  # tests are imported by path; what they share is there
+for folder in ("ir", "zoo", "backend"):  # tests are imported by path; what they share is there
     sys.path.append(str(Path(__file__).resolve().parent / folder))
 
 

@@ -251,7 +251,7 @@ ONE_OF: dict[type[OnnxOp], tuple[tuple[str, ...], ...]] = {
 }
 """Attributes of which a node has exactly one."""
 
-_VECTOR, _SCALAR, _LENGTH, _SOME = (1, 1), (0, 0), (0, 1), (1, None)  # a length is a scalar, or a vector of one
+_VECTOR, _NUMBER, _SOME = (1, 1), (0, 1), (1, None)
 _IMAGE = (2, None)
 
 RANKS: dict[type[OnnxOp], tuple[tuple[int, int, int | None], ...]] = {
@@ -267,9 +267,9 @@ RANKS: dict[type[OnnxOp], tuple[tuple[int, int, int | None], ...]] = {
         onnx.GlobalAveragePoolOp: {0: _IMAGE},
         onnx.GlobalLpPoolOp: {0: _IMAGE},
         onnx.GlobalMaxPoolOp: {0: _IMAGE},
-        onnx.OneHotOp: {1: _LENGTH, 2: _VECTOR},
+        onnx.OneHotOp: {1: _NUMBER, 2: _VECTOR},
         onnx.PadOp: {1: _VECTOR},
-        onnx.RangeOp: {0: _LENGTH, 1: _LENGTH, 2: _LENGTH},
+        onnx.RangeOp: {0: _NUMBER, 1: _NUMBER, 2: _NUMBER},
         onnx.ReshapeOp: {1: _VECTOR},
         onnx.ResizeOp: {1: _VECTOR, 2: _VECTOR, 3: _VECTOR},
         onnx.ReverseSequenceOp: {0: (2, None), 1: _VECTOR},
@@ -277,12 +277,20 @@ RANKS: dict[type[OnnxOp], tuple[tuple[int, int, int | None], ...]] = {
         onnx.ScatterNDOp: {0: _SOME, 1: _SOME},
         onnx.SliceOp: {0: _SOME, 1: _VECTOR, 2: _VECTOR, 3: _VECTOR, 4: _VECTOR},
         onnx.SplitOp: {0: _SOME, 1: _VECTOR},
-        onnx.SqueezeOp: {1: _LENGTH},
+        onnx.SqueezeOp: {1: _NUMBER},
         onnx.TileOp: {1: _VECTOR},
-        onnx.TopKOp: {0: _SOME, 1: _LENGTH},
-        onnx.TriluOp: {0: _IMAGE, 1: _LENGTH},
-        onnx.UnsqueezeOp: {1: _LENGTH},
+        onnx.TopKOp: {0: _SOME, 1: _NUMBER},
+        onnx.TriluOp: {0: _IMAGE, 1: _NUMBER},
+        onnx.UnsqueezeOp: {1: _NUMBER},
         onnx.UpsampleOp: {1: _VECTOR},
     }.items()
 }
 """The ranks, least and most, that operands by formal position may have, where not every rank will do."""
+
+SINGLE: dict[type[OnnxOp], tuple[int, ...]] = {
+    onnx.OneHotOp: (1,),
+    onnx.RangeOp: (0, 1, 2),
+    onnx.TopKOp: (1,),
+    onnx.TriluOp: (1,),
+}
+"""The operands by formal position that hold one number, as a scalar or as a vector of it."""

@@ -353,6 +353,8 @@ def scan(inference: Inference, c: Context) -> list[Attribute | None]:
     length: Dim | None = None
     for at, axis in enumerate(axes):
         found = list(c.dims(first + at))
+        if not found:
+            raise ShapeError(f"input {first + at} is a scalar, and has no axis to scan")
         size = found.pop(c.axis(axis, len(found)))
         length = size if length is None else c.equal(length, size, "the lengths of the scanned inputs")
         _set(block.args[first + at], c.like(first + at, found))

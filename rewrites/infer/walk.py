@@ -11,7 +11,9 @@ from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
 from ...dialects import dims, onnx
 from ...dialects.dims import Dim, ShapeAttr, dims_of
+from ...dialects.dims.expression import ONE
 from ...dialects.dims.interval import is_signed
+from ...dialects.onnx.allowed import SINGLE
 from ...dialects.onnx.legality import rank_problem, value_problem
 from ...dialects.onnx.model import opsets_of
 from ...dialects.onnx.signature import type_problem
@@ -19,7 +21,7 @@ from ...dialects.onnx.types import OptionalType, SequenceType, UnknownType
 from ...runtime.errors import ModelError, UnsupportedError
 from ...semantics.custom import NO_OPERATORS, Operators
 from ...semantics.facts import Contradiction, Facts
-from ...semantics.shapes import Context, Guard, Names, Scope, ShapeError, result_types, rule_of
+from ...semantics.shapes import Context, Guard, Names, RankUnknown, Scope, ShapeError, result_types, rule_of
 from ...semantics.shapes.elements import Truth
 from ...semantics.shapes.values import set_values
 from ...semantics.weights import WeightStore
@@ -201,11 +203,15 @@ class Inference:
             self._unknown(c)
             return c, None
         try:
+            require_numbers(c)
             set_types(c, handler(self, c) if handler is not None else result_types(c))
             if handler is None:
                 set_values(c)
             if isinstance(op, onnx.OnnxOp):
                 self._refuse(op, type_problem(op.SCHEMA, c.operands, c.results))
+        except RankUnknown:  # of what a body takes apart
+            self._unknown(c)
+            return c, None
         except ShapeError as error:
             return c, self._title(op, str(error))
         self.demands[op] = Demands(shape_operands=c.shape_operands)
@@ -266,6 +272,14 @@ def _is_ours(op: onnx.OnnxOp) -> bool:
 
 
 _OPERATORS = {name for _, name in onnx.OP_BY_NAME}
+
+
+def require_numbers(c: Context) -> None:
+    """States that operands which hold one number as a vector have the length 1."""
+    for index in SINGLE.get(type(c.op), ()):
+        sizes = ranked_dims(c.type_of(index)) if c.has(index) else ()
+        if sizes:
+            c.equal(sizes[0], ONE, f"input {index} is one number")
 
 
 def set_types(c: Context, types: list[Attribute | None]) -> None:

@@ -17,6 +17,7 @@ from ...dialects.dims import Dim
 from ...dialects.dims.expression import as_dim
 from ...dialects.onnx.types import STRING, OptionalType, SequenceType, UnknownType
 from .context import Context, Item, Rules, ShapeError, Types
+from .creation import list_length
 from .elements import as_integers
 from .elementwise import element_of_code
 from .movement import concatenated
@@ -286,6 +287,18 @@ def regex_full_match(c: Context) -> Types:
 def tf_idf_vectorizer(c: Context) -> Types:
     x = c.dims_of_rank(0, 1, 2)
     indexes: Sequence[int] = _list(c, "ngram_indexes")
+    starts = list(_list(c, "ngram_counts"))
+    shortest, longest = c.attr("min_gram_length"), c.attr("max_gram_length")
+    pool = list_length(c, "pool_int64s") or list_length(c, "pool_strings")
+    ends = [*starts[1:], pool]
+    if not shortest <= longest <= len(starts):
+        raise ShapeError(f"n-grams of {shortest} to {longest} items, and ngram_counts of {len(starts)} numbers")
+    if starts != sorted(starts) or ends[-1] < starts[-1]:
+        raise ShapeError(f"ngram_counts are {starts}, not places in a pool of {pool} in ascending order")
+    grams = sum(-(-(end - start) // length) for length, (start, end) in enumerate(zip(starts, ends), 1))
+    weights = list_length(c, "weights")
+    if len(indexes) < grams or weights not in (0, len(indexes)):
+        raise ShapeError(f"{grams} n-grams, {len(indexes)} indexes and {weights} weights")
     return [c.tensor(element_of_code(1), [*x[:-1], max(indexes, default=-1) + 1])]
 
 

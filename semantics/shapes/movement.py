@@ -189,6 +189,8 @@ def chosen_axis(c: Context, rank: int) -> Dim | None:
     """The one axis in operand 1 whose number is data, guarded to be in range; None where there may be several."""
     if static_shape(c.need(1)) not in ((1,), ()) or (axes := c.ints(1)) is None:
         return None
+    if not rank:
+        raise ShapeError(f"{c.op.name} of a scalar along an axis")
     c.at_most(-rank, axes[0], f"the axis of {c.op.name}")
     c.at_most(axes[0], rank - 1, f"the axis of {c.op.name}")
     return axes[0]

@@ -86,6 +86,8 @@ def _fill_of(c: Context, index: int) -> bool | None:
 def unique(c: Context) -> Types:
     """y, indices, inverse_indices, counts."""
     axis = c.attr("axis")
+    if axis is not None and not c.dims(0):
+        raise ShapeError("Unique of a scalar along an axis")
     count = c.fresh(0, 0 if axis is None else c.axis(axis, c.rank(0)))
     if axis is None:
         y = [count]

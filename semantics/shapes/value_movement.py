@@ -78,6 +78,8 @@ def gathered_nd(c: Context) -> Known:
     if x is None or indices is None or numbers is None or c.attr("batch_dims"):
         return None
     at = np.array(numbers, np.int64).reshape(indices.shape)
+    if not at.shape[-1]:  # tuples of no index: each is the whole
+        return [np.broadcast_to(x, (*at.shape[:-1], *x.shape))]
     found = x[tuple(np.moveaxis(at, -1, 0))]
     return [np.asarray(found, object)]
 

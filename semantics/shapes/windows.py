@@ -214,6 +214,8 @@ def affine_grid(c: Context) -> Types:
     if size is None:  # theta is [N, 2, 3] for images, [N, 3, 4] for volumes
         axes = theta[1].value
         return [c.like(0, [theta[0], *(c.fresh(0, a + 1) for a in range(axes)), axes])]
+    if len(size) not in (4, 5):
+        raise ShapeError(f"AffineGrid has {len(size)} sizes; an image has 4, a volume 5")
     return [c.like(0, [size[0], *size[2:], len(size) - 2])]
 
 
@@ -226,6 +228,9 @@ def resize(c: Context) -> Types:
     axes = [c.axis(a, len(x)) for a in attribute_ints(c, "axes", range(len(x)))]
     if _given(c, 3):
         return [c.like(0, _resize_to(c, x, axes))]
+    if not _given(c, 2):
+        raise ShapeError("Resize has neither scales nor sizes")
+    c.equal(c.dims(2)[0], as_dim(len(axes)), "the scales of Resize and its axes")
     scales = c.elements(2)
     if scales is None:
         for a in axes:

@@ -14,7 +14,7 @@ HEAD = '<ir_version: 10, opset_import: ["" : 21, "ai.onnx.preview.training" : 1]
 
 def test_a_rank_that_only_the_middle_of_a_run_tells_is_refused_by_name() -> None:
     text = HEAD + "(float[N, M] x) => (int64[A] y) { n = NonZero (x) [first] y = Squeeze (n) }"
-    with pytest.raises(sx.UnsupportedError, match=r"(?s)rank of a result is known at run time only.*Sq.*assume 'u0"):
+    with pytest.raises(sx.UnsupportedError, match=r"(?s)rank of a value is known at run time only.*Sq.*assume 'u0"):
         sx.compile(onnx.parser.parse_model(text))
 
 

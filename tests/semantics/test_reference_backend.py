@@ -1,8 +1,6 @@
 """ONNX's own backend tests on the graph level's executor: a sample always, all of them in the long suite."""
 
 import hashlib
-import re
-import warnings
 from pathlib import Path
 
 import numpy as np
@@ -10,31 +8,17 @@ import onnx
 import onnx.backend.test
 import pytest
 from onnx import numpy_helper
-from onnx.backend.test.loader import load_model_tests
 from sardonyx.dialects.onnx import model as names
 from sardonyx.frontend.importer import import_model
 from sardonyx.rewrites.upgrade import upgrade_opset
 from sardonyx.runtime.errors import UnsupportedError
 from sardonyx.semantics.interpreter import Interpreter
-
-KINDS = ("node", "simple", "pytorch-converted", "pytorch-operator")
-
-# what the standard leaves to chance
-RANDOM = re.compile(r"test_bernoulli|test_training_dropout")
+from standard_cases import CHANCE, cases, data_of
 
 EXPECTED_FAILURES = {
     "test_gradient_of_add": "Gradient differentiates the graph around it; it is no function of its operands",
     "test_gradient_of_add_and_mul": "Gradient differentiates the graph around it; it is no function of its operands",
 }
-
-
-def load_cases():
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        return [(case.name, case) for kind in KINDS for case in load_model_tests(kind=kind)]
-
-
-CASES = load_cases()
 
 
 def sampled(name):
@@ -43,49 +27,11 @@ def sampled(name):
 
 
 def parameters():
-    for name, case in CASES:
+    for name, case in cases().items():
         marks = [] if sampled(name) else [pytest.mark.slow]
         if name in EXPECTED_FAILURES:
             marks.append(pytest.mark.xfail(reason=EXPECTED_FAILURES[name], raises=UnsupportedError, strict=True))
         yield pytest.param(case, id=name, marks=marks)
-
-
-def value_of(path, type_proto):
-    data = path.read_bytes()
-    kind = type_proto.WhichOneof("value")
-    if kind == "tensor_type":
-        return numpy_helper.to_array(onnx.TensorProto.FromString(data))
-    if kind == "sequence_type":
-        return numpy_helper.to_list(onnx.SequenceProto.FromString(data))
-    return numpy_helper.to_optional(onnx.OptionalProto.FromString(data))
-
-
-def plain(value):
-    """Test data hold protos where numpy has no type."""
-    if isinstance(value, onnx.TensorProto):
-        return numpy_helper.to_array(value)
-    if isinstance(value, onnx.SequenceProto):
-        return numpy_helper.to_list(value)
-    if isinstance(value, onnx.OptionalProto):
-        return numpy_helper.to_optional(value)
-    return np.asarray(value) if isinstance(value, np.generic) else value
-
-
-def loaded(case):
-    """The model, and the inputs and outputs of each data set."""
-    if case.model is not None:
-        return case.model, [([plain(v) for v in i], [plain(v) for v in o]) for i, o in case.data_sets]
-    folder = Path(case.model_dir)
-    model = onnx.load(folder / "model.onnx")
-    sets = []
-    for data in sorted(folder.glob("test_data_set_*")):
-        ends = (("input", model.graph.input), ("output", model.graph.output))
-        values = [
-            [value_of(data / f"{end}_{i}.pb", infos[i].type) for i in range(len(list(data.glob(f"{end}_*.pb"))))]
-            for end, infos in ends
-        ]
-        sets.append(tuple(values))
-    return model, sets
 
 
 def check(got, want, case):
@@ -107,7 +53,7 @@ def check_tensor(got, want, case):
         assert [str(v) for v in got.reshape(-1)] == [str(v) for v in want.reshape(-1)]
         return
     assert got.dtype == want.dtype
-    if RANDOM.search(case.name):
+    if case.name.startswith(CHANCE):
         return
     if want.dtype.kind in "biu":
         np.testing.assert_array_equal(got, want)
@@ -133,7 +79,7 @@ def prepared(model):
 
 @pytest.mark.parametrize("case", list(parameters()))
 def test_backend(case):
-    model, sets = loaded(case)
+    model, sets = data_of(case)
     run = prepared(model)
     for inputs, outputs in sets:
         got = run(inputs)
