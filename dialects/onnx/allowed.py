@@ -14,7 +14,7 @@ _NONE = "NONE"
 _POST = OneOf((_NONE, "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO", "PROBIT"))
 _REDUCTION = OneOf(("none", "add", "mul", "max", "min"))
 _LOSS = OneOf(("none", "mean", "sum"))
-_COMPUTED_IN = Element()
+_COMPUTED_IN = OneOf((1, 10, 11, 16))
 _AXIS = {"axis": Axis()}
 
 _WINDOW: Limits = {
@@ -257,6 +257,7 @@ _IMAGE = (2, None)
 RANKS: dict[type[OnnxOp], tuple[tuple[int, int, int | None], ...]] = {
     op: tuple((index, *ranks) for index, ranks in found.items())
     for op, found in {
+        onnx.Col2ImOp: {1: _VECTOR, 2: _VECTOR},
         onnx.CompressOp: {0: _SOME, 1: _VECTOR},
         onnx.ConcatOp: {0: _SOME},
         onnx.ConstantOfShapeOp: {0: _VECTOR},
@@ -267,6 +268,7 @@ RANKS: dict[type[OnnxOp], tuple[tuple[int, int, int | None], ...]] = {
         onnx.GlobalAveragePoolOp: {0: _IMAGE},
         onnx.GlobalLpPoolOp: {0: _IMAGE},
         onnx.GlobalMaxPoolOp: {0: _IMAGE},
+        onnx.HardmaxOp: {0: _SOME},
         onnx.OneHotOp: {1: _NUMBER, 2: _VECTOR},
         onnx.PadOp: {1: _VECTOR},
         onnx.RangeOp: {0: _NUMBER, 1: _NUMBER, 2: _NUMBER},
@@ -288,9 +290,31 @@ RANKS: dict[type[OnnxOp], tuple[tuple[int, int, int | None], ...]] = {
 """The ranks, least and most, that operands by formal position may have, where not every rank will do."""
 
 SINGLE: dict[type[OnnxOp], tuple[int, ...]] = {
+    onnx.BlackmanWindowOp: (0,),
+    onnx.ClipOp: (1, 2),
+    onnx.ConvIntegerOp: (2,),
+    onnx.CumProdOp: (1,),
+    onnx.CumSumOp: (1,),
+    onnx.DFTOp: (1, 2),
+    onnx.DropoutOp: (1, 2),
+    onnx.HammingWindowOp: (0,),
+    onnx.HannWindowOp: (0,),
+    onnx.IfOp: (0,),
+    onnx.LoopOp: (0, 1),
+    onnx.MelWeightMatrixOp: (0, 1, 2, 3, 4),
+    onnx.NonMaxSuppressionOp: (2, 3, 4),
     onnx.OneHotOp: (1,),
+    onnx.PadOp: (2,),
+    onnx.QLinearConvOp: (1, 2, 6, 7),
     onnx.RangeOp: (0, 1, 2),
+    onnx.STFTOp: (1, 3),
+    onnx.SequenceAtOp: (1,),
+    onnx.SequenceEraseOp: (1,),
+    onnx.SequenceInsertOp: (2,),
     onnx.TopKOp: (1,),
+    onnx.TrainingAdagradOp: (0, 1),
+    onnx.TrainingAdamOp: (0, 1),
+    onnx.TrainingMomentumOp: (0, 1),
     onnx.TriluOp: (1,),
 }
 """The operands by formal position that hold one number, as a scalar or as a vector of it."""

@@ -15,7 +15,7 @@ from ...dialects import onnx
 from ...dialects.dims import as_dim
 from ...dialects.dims.expression import ONE
 from ...dialects.onnx import ELEMENT_TYPES
-from .element_kinds import F32, I32, I64, U8, Element, element_of
+from .element_kinds import F32, F64, I32, I64, U8, Element, element_of
 from .graph import Combine, Node, Use, View, pointwise
 from .index_space import Index, IndexSpace
 from .operators import Operands, Rule, axis_of, reduced, scalar_literal
@@ -118,6 +118,8 @@ def quantize_linear(o: Operands) -> list[Node]:
     x, scale, zero_point = o[0], o[1], o.get(2)
     precision = o.attr("precision")
     within = element_of(ELEMENT_TYPES[precision]) if precision else scale.element
+    if not within.is_float:  # a quotient of integers keeps its fraction
+        within = F64
     zero = None if zero_point is None else _spread(o, zero_point, x)
     to = o.element()
     if to.small is not None:

@@ -349,6 +349,12 @@ def scan(inference: Inference, c: Context) -> list[Attribute | None]:
     first = len(c.operands) - count
     if first < 0 or len(block.args) != len(c.operands):
         raise ShapeError(f"{len(c.operands)} inputs, {count} of them to scan, and a body of {len(block.args)}")
+    rows = len(c.results) - first
+    for kind, number in (("input", count), ("output", rows)):
+        for name in (f"scan_{kind}_axes", f"scan_{kind}_directions"):
+            given = c.attr(name)
+            if given is not None and len(given) != number:
+                raise ShapeError(f"its attribute '{name}' has {len(given)} numbers, and must have {number}")
     axes = c.attr("scan_input_axes") or [0] * count
     length: Dim | None = None
     for at, axis in enumerate(axes):
@@ -366,7 +372,6 @@ def scan(inference: Inference, c: Context) -> list[Attribute | None]:
     given = list(yields(block))
     _require_same(inference, block, states, given, inner)
     types = [_carried(c, at, arg, op.body) for at, arg in enumerate(states)]
-    rows = len(c.results) - first
     out_axes = c.attr("scan_output_axes") or [0] * rows
     for at, axis in zip(range(first, len(c.results)), out_axes):
         types.append(_stacked(c, at, given[at].type, length, axis, op.body))

@@ -22,6 +22,7 @@ from ...runtime.errors import ModelError, UnsupportedError
 from ...semantics.custom import NO_OPERATORS, Operators
 from ...semantics.facts import Contradiction, Facts
 from ...semantics.shapes import Context, Guard, Names, RankUnknown, Scope, ShapeError, result_types, rule_of
+from ...semantics.shapes.agreement import require_agreement
 from ...semantics.shapes.elements import Truth
 from ...semantics.shapes.values import set_values
 from ...semantics.weights import WeightStore
@@ -204,6 +205,7 @@ class Inference:
             return c, None
         try:
             require_numbers(c)
+            require_agreement(c)
             set_types(c, handler(self, c) if handler is not None else result_types(c))
             if handler is None:
                 set_values(c)
@@ -277,9 +279,8 @@ _OPERATORS = {name for _, name in onnx.OP_BY_NAME}
 def require_numbers(c: Context) -> None:
     """States that operands which hold one number as a vector have the length 1."""
     for index in SINGLE.get(type(c.op), ()):
-        sizes = ranked_dims(c.type_of(index)) if c.has(index) else ()
-        if sizes:
-            c.equal(sizes[0], ONE, f"input {index} is one number")
+        for size in ranked_dims(c.type_of(index)) if c.has(index) else ():
+            c.equal(size, ONE, f"input {index} is one number")
 
 
 def set_types(c: Context, types: list[Attribute | None]) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from xdsl.dialects.builtin import i32
 
 from ...dialects import onnx
-from ...dialects.dims.expression import ONE, Dim, dim_min
+from ...dialects.dims.expression import ONE, Dim, as_dim, dim_min
 from .context import Context, Rules, ShapeError, Types
 from .elementwise import one_way
 
@@ -188,8 +188,49 @@ def linear_attention(c: Context) -> Types:
     c.divides(kv_heads, v[2], "kv_num_heads divides the hidden size")
     dk, dv = q[2] // heads, v[2] // kv_heads
     c.equal(k[2], dk * kv_heads, "the head sizes of query and key")
+    for x in (k, v):
+        for a, b in zip(x[:2], q):
+            c.equal(a, b, "the batches and lengths of LinearAttention")
+    if c.has(3):
+        for a, b in zip(c.dims_of_rank(3, 4), (q[0], ONE * kv_heads, dk, dv)):
+            c.equal(a, b, "the sizes of the past state")
+    rule = str(c.attr("update_rule"))
+    for index, name, wanted in ((4, "decay", "gated" in rule), (5, "beta", "delta" in rule)):
+        if wanted and not c.has(index):
+            raise ShapeError(f"its update_rule is {rule!r}, and needs the input '{name}'")
+        gate = c.dims_of_rank(index, 3) if c.has(index) else ()
+        for a, b in zip(gate[:2], q):
+            c.equal(a, b, "the batches and lengths of LinearAttention")
+        if gate:  # for each head, or else for each key, or for all heads
+            other = k[2] if name == "decay" else ONE
+            c.require(f"{(gate[2] - kv_heads) * (gate[2] - other)} == 0", f"'{name}' has a number for each head")
     state = c.element(3) if c.has(3) else c.element(0)
     return [c.like(0, [q[0], q[1], dv * heads]), c.tensor(state, [q[0], ONE * kv_heads, dk, dv])]
+
+
+def rotary_embedding(c: Context) -> Types:
+    """x [B, N, S, D] or [B, S, N*D]; caches [B, S, D/2], or a row for each place that position_ids [B, S] names."""
+    x = c.dims_of_rank(0, 3, 4)
+    heads = c.attr("num_heads")
+    if len(x) == 3 and not heads:
+        raise ShapeError("a 3-D input of RotaryEmbedding needs num_heads")
+    batch, length, size = (x[0], x[2], x[3]) if len(x) == 4 else (x[0], x[1], x[2] // heads)
+    if len(x) == 3:
+        c.divides(heads, x[2], "num_heads divides the hidden size")
+    width = as_dim(c.attr("rotary_embedding_dim") or size)
+    c.divides(2, width, "the rotated part of a head is even")
+    c.at_most(width, size, "the rotated part of a head")
+    if c.has(3):
+        for a, b in zip(c.dims_of_rank(3, 2), (batch, length)):
+            c.equal(a, b, "the batches and lengths of RotaryEmbedding")
+    for index in (1, 2):
+        cache = c.dims_of_rank(index, 2 if c.has(3) else 3)
+        c.equal(cache[-1], width // 2, f"input {index} has a number for each pair of the rotated part")
+        for a, b in zip(cache[:-1], () if c.has(3) else (batch, length)):
+            c.equal(a, b, "the batches and lengths of RotaryEmbedding")
+    if c.has(3):
+        c.equal(c.dims(2)[0], c.dims(1)[0], "the rows of both caches")
+    return [c.type_of(0)]
 
 
 def causal_conv(c: Context) -> Types:
@@ -210,4 +251,5 @@ RULES: Rules = {
     onnx.PreviewFlexAttentionOp: flex_attention,
     onnx.LinearAttentionOp: linear_attention,
     onnx.CausalConvWithStateOp: causal_conv,
+    onnx.RotaryEmbeddingOp: rotary_embedding,
 }

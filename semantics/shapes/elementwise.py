@@ -167,7 +167,7 @@ _SAME = (
     onnx.LogOp, onnx.LogSoftmaxOp, onnx.LpNormalizationOp, onnx.MishOp, onnx.NegOp,
     onnx.NotOp, onnx.ReciprocalOp, onnx.ReluOp, onnx.RoundOp, onnx.SeluOp, onnx.ShrinkOp, onnx.SigmoidOp, onnx.SignOp,
     onnx.SinOp, onnx.SinhOp, onnx.SoftmaxOp, onnx.SoftplusOp, onnx.SoftsignOp, onnx.SqrtOp, onnx.SwishOp, onnx.TanOp,
-    onnx.TanhOp, onnx.ThresholdedReluOp, onnx.ReverseSequenceOp, onnx.TriluOp, onnx.RotaryEmbeddingOp,
+    onnx.TanhOp, onnx.ThresholdedReluOp, onnx.ReverseSequenceOp, onnx.TriluOp,
 )  # fmt: skip
 
 _BROADCAST = (

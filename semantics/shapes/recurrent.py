@@ -54,8 +54,14 @@ def cross_entropy_loss(c: Context) -> Types:
 def _updated(c: Context, groups: int, kept: tuple[int, ...]) -> Types:
     """Optimizers: operands 2.. are `groups` lists of tensors; results are the lists of the given numbers."""
     count, rest = divmod(len(c.operands) - 2, groups)
-    if rest:
+    if rest or count < 1:
         raise ShapeError(f"{len(c.operands)} inputs are not two and a multiple of {groups}")
+    for at in range(2 + count, len(c.operands)):
+        first = 2 + (at - 2) % count
+        if c.element(at) != c.element(first) or c.rank(at) != c.rank(first):
+            raise ShapeError(f"input {at} is {c.type_of(at)}, and belongs to input {first}, {c.type_of(first)}")
+        for a, b in zip(c.dims(at), c.dims(first)):
+            c.equal(a, b, f"the sizes of inputs {first} and {at}")
     return [c.type_of(2 + group * count + at) for group in kept for at in range(count)]
 
 

@@ -131,9 +131,13 @@ def conv_transpose(c: Context) -> Types:
     if len(x) < 2 or len(w) != len(x):
         raise ShapeError(f"a convolution of rank {len(x)} with a weight of rank {len(w)}")
     c.equal(x[1], w[0], "the channels of the input and of the weight")
+    if c.has(2):
+        c.equal(c.dims_of_rank(2, 1)[0], w[1] * c.attr("group"), "the bias and the output channels")
     rank = len(x) - 2
     shape = c.attr("output_shape")
     if shape is not None:
+        if len(shape) not in (rank, rank + 2) or min(shape[-rank:], default=0) < 0:
+            raise ShapeError(f"output_shape is {shape} for {rank} axes")
         return [c.like(0, [x[0], w[1] * c.attr("group"), *map(as_dim, shape[-rank:])])]
     strides, dilations = _strides(c, rank), attribute_ints(c, "dilations", [1] * rank)
     extra = attribute_ints(c, "output_padding", [0] * rank)
@@ -193,6 +197,12 @@ def col2im(c: Context) -> Types:
     image, block = c.ints(1), c.ints(2)
     if image is None or block is None:
         return [c.open_rank(0, 1)]
+    if len(image) != len(block):
+        raise ShapeError(f"Col2Im has {len(image)} sizes of the image and {len(block)} of blocks")
+    for name, each in (("strides", 1), ("dilations", 1), ("pads", 2)):
+        given = c.attr(name)
+        if given is not None and len(given) != each * len(image):
+            raise ShapeError(f"its attribute '{name}' has {len(given)} numbers for {len(image)} axes")
     area = c.count(block)
     c.divides(area, x[1], "the block divides the columns' rows")
     return [c.like(0, [x[0], x[1] // area, *image])]
@@ -203,6 +213,7 @@ def grid_sample(c: Context) -> Types:
     if len(x) < 3:
         raise ShapeError(f"GridSample of rank {len(x)}: there are no axes behind batch and channels")
     batch = c.equal(x[0], grid[0], "the batches of GridSample")
+    c.equal(grid[-1], as_dim(len(x) - 2), "the coordinates of GridSample and the axes of its image")
     return [c.like(0, [batch, x[1], *grid[1:-1]])]
 
 
