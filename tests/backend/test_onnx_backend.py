@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 from sardonyx.runtime.errors import CompilerBug, Error
 from standard_cases import CHANCE, cases, data_of
