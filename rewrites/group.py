@@ -23,7 +23,7 @@ from ..semantics.facts import Facts
 from ..semantics.kinds import TRANSCENDENTAL, VIEWS, Kind, kind_of
 from .dependences import Dependences
 from .found_sizes import most_of
-from .groups import LOOPS, READ_ONCE, Group, has_epilogue, space, space_of, start_group
+from .groups import LOOPS, READ_ONCE, Group, has_epilogue, reads_rows, space, space_of, start_group
 from .pass_views import is_swap
 from .reasons import TAKEN, Decision, Reason
 from .sink import INDEX_MAPS
@@ -36,6 +36,8 @@ MAX_CONCAT = 8
 MAX_EPILOGUE = 32
 MAX_ROUNDS = 4
 """A merge can make room for another; past so many looks at all pairs, what is left stays apart."""
+MAX_PARTS = 4
+"""Of a value that more operators move than so many, the parts are made in one pass and not by those who read them."""
 MAX_FACTS = 3
 """A pair that lacks more facts than these is not worth assuming them."""
 
@@ -353,14 +355,23 @@ class Grouping:
                 return Reason.OPERAND, None
             if not loops:
                 return Reason.TEMPLATE_INPUT, None
+            if self.is_part_of_many(p):
+                return Reason.PARTS, None
             return (Reason.PROLOGUE if self.used_only_in(p, c) else Reason.USERS), None
         if p.rows is not None or p.closed:
             return Reason.POINTWISE_ONLY, None
         if not self.used_only_in(p, c):
             return Reason.USERS, None
-        if self.is_costly(p) and space(p) != space_of(consumer):
-            return Reason.RECOMPUTE, None
-        return Reason.EPILOGUE, None
+        return Reason.EPILOGUE, None  # of a smaller size, it is made before the template where that is cheaper
+
+    def is_part_of_many(self, p: Group) -> bool:
+        """Whether a group moves elements of a value of which many others move others: one pass makes all of them."""
+        if any(kind_of(op) is not Kind.MOVEMENT for op in p.ops):
+            return False
+        sources = [v for v in inputs_of(p.ops) if not isinstance(v.owner, (onnx.InitializerOp, onnx.ConstantOp))]
+        return any(
+            len({u.operation for u in v.uses if kind_of(u.operation) is Kind.MOVEMENT}) > MAX_PARTS for v in sources
+        )
 
     def prologue(self, group: Group) -> list[Operation]:
         """The ops of a template's group that its operands are made by, in block order."""
@@ -434,8 +445,12 @@ class Grouping:
         return Reason.ROWS, None
 
     def judge_loops(self, p: Group, c: Group, producer: Operation, consumer: Operation) -> tuple[Reason, str | None]:
-        if kind_of(consumer) is Kind.WINDOW or kind_of(producer) is Kind.WINDOW:
-            return (Reason.WINDOW if kind_of(consumer) is Kind.WINDOW else Reason.WINDOW_RESULT), None
+        if any(kind_of(op) is Kind.WINDOW for op in p.ops):
+            return Reason.WINDOW_RESULT, None
+        if kind_of(consumer) is Kind.WINDOW:
+            if self.is_costly(p) or not all(reads_rows(op) for op in p.ops):
+                return Reason.WINDOW, None
+            return (Reason.PRODUCER if self.used_only_in(p, c) else Reason.USERS), None
         if isinstance(consumer, onnx.ConcatOp) and len(consumer.operands) > MAX_CONCAT:
             return Reason.SIZE, None
         goal = space(c)

@@ -8,7 +8,7 @@ from xdsl.ir import Operation
 
 from ..dialects import onnx
 from ..dialects.dims import Dim, dims_of
-from ..semantics.kinds import Kind, kind_of, reduced_axes
+from ..semantics.kinds import Kind, is_view, kind_of, reduced_axes
 
 
 @dataclass(eq=False)
@@ -31,6 +31,15 @@ READ_ONCE: frozenset[type[Operation]] = frozenset((
 
 LOOPS = (Kind.POINTWISE, Kind.MOVEMENT, Kind.SOURCE)
 """Kinds whose elements are each a formula of few others."""
+
+
+def reads_rows(op: Operation) -> bool:
+    """Whether neighbours along the last axis of an op's result are made of neighbours: as cheap to read as memory."""
+    rank = len(dims_of(op.results[0]))
+    if isinstance(op, onnx.ConcatOp):
+        return onnx.attr(op, "axis") % rank != rank - 1
+    return kind_of(op) is Kind.POINTWISE or is_view(op)
+
 
 WITH_EPILOGUE: frozenset[type[Operation]] = frozenset(
     (onnx.MatMulOp, onnx.GemmOp, onnx.ConvOp, onnx.ConvTransposeOp, onnx.MatMulIntegerOp, onnx.ConvIntegerOp)

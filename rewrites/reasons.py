@@ -19,6 +19,7 @@ class Reason(StrEnum):
     ROWS = "both run row by row over the same rows"
     SHAPE = "the iteration spaces are not known to be equal"
     TEMPLATE_INPUT = "the template reads its operand from memory"
+    PARTS = "other kernels read other parts of the same value, and one pass makes all of them"
     RECOMPUTE = "the producer would be computed more than once"
     USERS = "the producer's value is also needed elsewhere"
     CYCLE = "a third kernel stands between them"

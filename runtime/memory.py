@@ -23,6 +23,8 @@ MAP_FAILED = (1 << 64) - 1
 LARGEST_RESERVATION = 1 << 40
 SMALLEST_RESERVATION = 1 << 26
 FIRST_PIECE = 1 << 20
+BEHIND = 1 << 15
+"""Bytes behind an arena that kernels, which ask for what comes next, may ask for."""
 
 
 @cache
@@ -59,6 +61,11 @@ class Mapping:
         self._finalizer = weakref.finalize(self, _unmap, self.address, self.size)
         self._finalizer.atexit = False  # the kernel frees it; a daemon thread may still be running in it
 
+    def touch(self, count: int) -> None:
+        """Makes the last `count` bytes present: asking ahead for what is not is as slow as waiting for it."""
+        for at in range(self.size - _round_up(count, PAGE), self.size, PAGE):
+            ctypes.c_uint8.from_address(self.address + at).value = 0
+
     def close(self) -> None:
         """Gives the pages back now."""
         self._finalizer()
@@ -76,13 +83,14 @@ class Arena:
 
     @property
     def size(self) -> int:
-        return 0 if self._mapping is None else self._mapping.size
+        return 0 if self._mapping is None else self._mapping.size - BEHIND
 
     def reserve(self, size: int) -> None:
         """Makes the arena at least `size` bytes. Raises MemoryError and keeps what there is."""
         if size <= self.size:
             return
-        mapping = Mapping(size)
+        mapping = Mapping(size + BEHIND)
+        mapping.touch(BEHIND)
         if self._mapping is not None:
             self._mapping.close()
         self._mapping = mapping

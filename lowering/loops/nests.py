@@ -111,6 +111,9 @@ def _join(nest: Nest, generic: Generic, shapes: Shapes, row_limit: int) -> bool:
     order = order_of(generic)
     if None not in (nest.order, order) and nest.order is not order:
         return False
+    maps_only = nest.order is None and generic.is_map
+    if maps_only and generic.extents != nest.generics[0].extents and not _inside_reads(nest.generics, generic, shapes):
+        return False  # loops of their own may be ordered and merged at will
     joint = nest.order or order
     rows = _shared_rows(nest, generic, joint is Order.COLUMNS, shapes)
     if rows < 1 and not (joint is Order.COLUMNS and rows == 0):
