@@ -448,7 +448,7 @@ class Grouping:
         if any(kind_of(op) is Kind.WINDOW for op in p.ops):
             return Reason.WINDOW_RESULT, None
         if kind_of(consumer) is Kind.WINDOW:
-            if self.is_costly(p) or not all(reads_rows(op) for op in p.ops):
+            if self.is_costly(p) or not all(reads_rows(op) or self.moves_nothing(op) for op in p.ops):
                 return Reason.WINDOW, None
             return (Reason.PRODUCER if self.used_only_in(p, c) else Reason.USERS), None
         if isinstance(consumer, onnx.ConcatOp) and len(consumer.operands) > MAX_CONCAT:

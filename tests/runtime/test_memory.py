@@ -56,6 +56,13 @@ def test_an_arena_grows_and_keeps_what_it_has() -> None:
     (ctypes.c_uint8 * arena.size).from_address(arena.address)[arena.size - 1] = 7
 
 
+def test_what_is_behind_an_arena_can_be_asked_for() -> None:
+    arena = Arena()
+    arena.reserve(5000)
+    last = arena.address + arena.size
+    assert all(is_mapped(last + at) for at in range(0, memory.BEHIND, 4096))
+
+
 def test_a_region_grows_in_place_up_to_the_machines_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(memory, "physical_memory", lambda: 8 << 20)
     region = GrowingRegion()
