@@ -68,18 +68,19 @@ class PatternRewriter:
     declined: str | None = None
     """Why the pattern made nothing though it matched."""
 
-    def may_make(self, *classes: type[onnx.OnnxOp]) -> bool:
+    def may_make(self, *classes: type[onnx.OnnxOp], since: int = 0) -> bool:
         """Whether the model's opset has these operators; where it does not, the pattern declines, and the log says so.
 
-        To be asked last of all, when everything else matches.
+        `since` is the opset of the form that is needed, where an older one of the same name means something else.  To
+        be asked last of all, when everything else matches.
         """
         for schema in (cls.SCHEMA for cls in classes) if self.opsets is not None else ():
             assert self.opsets is not None
-            version = self.opsets.get(schema.domain)
-            if version is None or version < schema.first:
+            version, first = self.opsets.get(schema.domain), max(schema.first, since)
+            if version is None or version < first:
                 has = f"opset {version}" if version is not None else "none"
-                domain = schema.domain or "ai.onnx"
-                self.declined = f"{schema.op_type} is new in opset {schema.first} of '{domain}', the model has {has}"
+                domain, form = schema.domain or "ai.onnx", "" if first == schema.first else " in this form"
+                self.declined = f"{schema.op_type} is new{form} in opset {first} of '{domain}', the model has {has}"
                 return False
         return True
 

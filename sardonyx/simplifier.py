@@ -25,7 +25,8 @@ from .frontend.importer import import_model
 from .program import Model, TensorInfo
 from .rewrites.driver import Declined
 from .rewrites.infer import infer_shapes
-from .rewrites.simplify import Log, simplify
+from .rewrites.simplify import MOST_UNROLLED, Log, simplify
+from .rewrites.simplify.control_flow import UnrollLoop
 from .rewrites.upgrade import upgrade_opset
 from .runtime.errors import InputError, UnsupportedError
 from .semantics.interpreter import run_graph
@@ -98,7 +99,10 @@ def simplify_model(model: Model, *, exact: bool = False, keep_defaults: bool = F
     before = count_nodes(original)
     for materialize in (True, False):  # sizes that are written out may cost more than the rules save
         try:
-            result, log = _rewritten(model, exact, keep_defaults, materialize)
+            result, log = _rewritten(model, exact, keep_defaults, materialize, MOST_UNROLLED)
+            if any(firing.pattern == UnrollLoop.title() for firing in log.firings):  # did that leave fewer nodes?
+                others = _rewritten(model, exact, keep_defaults, materialize, 0)
+                result, log = min((result, log), others, key=lambda found: count_nodes(found[0]))
         except UnsupportedError:
             continue
         if (after := count_nodes(result)) <= before:
@@ -106,7 +110,9 @@ def simplify_model(model: Model, *, exact: bool = False, keep_defaults: bool = F
     return Simplified(original, Log(), nodes, before, before)
 
 
-def _rewritten(model: Model, exact: bool, keep_defaults: bool, materialize: bool) -> tuple[ModelProto, Log]:
+def _rewritten(
+    model: Model, exact: bool, keep_defaults: bool, materialize: bool, most_unrolled: int
+) -> tuple[ModelProto, Log]:
     """Applies the rules, without those whose results the model's opset cannot express: they are found by trying."""
     without: dict[str, Declined] = {}
     while True:
@@ -118,7 +124,15 @@ def _rewritten(model: Model, exact: bool, keep_defaults: bool, materialize: bool
             del op.properties["overridable"]
         # known shapes and conditions become constants
         infer_shapes(module, weights, compile_mode=materialize, guarded=False)
-        log = simplify(module, weights, exact=exact, opsets=opsets, without=frozenset(without), compute=compute)
+        log = simplify(
+            module,
+            weights,
+            exact=exact,
+            opsets=opsets,
+            without=frozenset(without),
+            most_unrolled=most_unrolled,
+            compute=compute,
+        )
         log.declined.update(dict.fromkeys(without.values()))
         for op in defaults:
             op.properties["overridable"] = UnitAttr()

@@ -444,7 +444,7 @@ def _subs_atom(atom: Atom, binding: Mapping[str, Dim | int]) -> Dim:
 
 
 from . import complements, division, extremes, parsing  # noqa: E402  (made of what is above, which is in their terms)
-from .extremes import dim_broadcast, dim_max, dim_min, follows_size, never_one  # noqa: E402
+from .extremes import cuts_size, dim_broadcast, dim_max, dim_min, follows_size, never_one  # noqa: E402
 from .parsing import parse_dim  # noqa: E402
 
 __all__ = [
@@ -461,6 +461,7 @@ __all__ = [
     "apply_call",
     "as_dim",
     "common_factor",
+    "cuts_size",
     "dim_broadcast",
     "dim_max",
     "dim_min",

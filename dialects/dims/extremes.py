@@ -133,7 +133,7 @@ def broadcast(args: tuple[Dim, ...]) -> Dim:
     for arg in args:
         if never_one(arg):
             return arg
-    follows = [a for a in args if any(follows_size(a, b) for b in args if b is not a)]
+    follows = [a for a in args if any(follows_size(a, b) or cuts_size(a, b) for b in args if b is not a)]
     if follows:
         return broadcast(tuple(a for a in args if a not in follows))
     return call_dim("broadcast", tuple(sorted(args, key=str)))
@@ -145,6 +145,14 @@ def follows_size(a: Dim, size: Dim) -> bool:
     if atom is None or atom.args is None or atom.kind not in ("min", "max") or len(atom.args) != 2:
         return False
     return size in atom.args and ONE in atom.args and interval.lower_bound(size) >= 0
+
+
+def cuts_size(a: Dim, size: Dim) -> bool:
+    """Whether a is `min(size, 64)` or so: it broadcasts with the size only where it is the size."""
+    atom = a.atom
+    if atom is None or atom.args is None or atom.kind != "min" or len(atom.args) != 2:
+        return False
+    return size in atom.args and any(b.is_const and b.value > 1 for b in atom.args)
 
 
 def never_one(dim: Dim) -> bool:

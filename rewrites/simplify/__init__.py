@@ -11,13 +11,15 @@ from ...semantics.facts import Facts
 from ...semantics.weights import WeightStore
 from ..driver import Declined, Firing, Pattern, apply_patterns
 from .activations import RecognizeActivation, RecognizeHardSigmoid
-from .attention import RecognizeAttention, RecognizeRotary
+from .attention import RecognizeAttention, ShareHeads
 from .control_flow import InlineKnownIf, UnrollLoop
 from .fold import GROWTH_IN_FILES, GROWTH_IN_PROGRAMS, Compute, fold_constants
+from .groups import FoldIntoGroupNormalization, RecognizeGroupNormalization
 from .identity import EXACT_IDENTITIES, DropNeutral
 from .linear import FoldPad, FoldTransposeIntoGemm, FuseMatMulAdd
 from .movement import (
     FlattenConcats,
+    JoinSlices,
     JoinTransposes,
     MergeSlices,
     MergeTransposes,
@@ -30,13 +32,15 @@ from .quantization import DropRequantize
 from .recurrent import DropZeroState
 from .reductions import FoldSqueezeIntoReduction, MergeReductions
 from .redundancy import eliminate_common_subexpressions, eliminate_dead_code
+from .rotary import RecognizeRotary
+from .sequences import ConcatWithoutSequence, SplitWithoutSequence, TakeItem
 from .views import MergeViews, SpellExpand, SpellReshape, SpellSlice, SpellTransposeOfOnes
 from .weights import FoldIntoWeights, FoldScaleBefore, MergeConstants
 
 MAX_ROUNDS = 8
 
 MOST_UNROLLED = 64
-"""A loop that would become more operators than this stays a loop, in a program."""
+"""A loop that would become more operators than this stays a loop."""
 
 
 @dataclass
@@ -47,12 +51,17 @@ class Log:
     declined: dict[Declined, None] = field(default_factory=dict[Declined, None])
 
 
-def exact_rules(weights: WeightStore, facts: Facts, *, exact: bool, for_file: bool) -> tuple[Pattern, ...]:
+def exact_rules(
+    weights: WeightStore, facts: Facts, *, exact: bool, for_file: bool, most_unrolled: int = MOST_UNROLLED
+) -> tuple[Pattern, ...]:
     """Rules that keep every bit of every value; some do more, as docs/numerics.md lists, where `exact` is False."""
     return (
         InlineKnownIf(),
-        UnrollLoop(weights, 0 if for_file else MOST_UNROLLED),
+        UnrollLoop(weights, most_unrolled),
         *EXACT_IDENTITIES,
+        SplitWithoutSequence(),
+        TakeItem(),
+        ConcatWithoutSequence(),
         DropNeutral(exact),
         MergeTransposes(),
         SinkTranspose(),
@@ -64,12 +73,13 @@ def exact_rules(weights: WeightStore, facts: Facts, *, exact: bool, for_file: bo
         FoldSqueezeIntoReduction(),
         DropRequantize(),
         DropZeroState(),
+        ShareHeads(),
         FoldPad(weights, facts),
         FoldIntoWeights(weights, exact),
     )
 
 
-def rounding_rules(weights: WeightStore) -> tuple[Pattern, ...]:
+def rounding_rules(weights: WeightStore, *, for_file: bool = False) -> tuple[Pattern, ...]:
     """Rules that may change rounding, each listed in docs/numerics.md; `exact=True` leaves them out."""
     return (
         MergeConstants(weights),
@@ -78,8 +88,10 @@ def rounding_rules(weights: WeightStore) -> tuple[Pattern, ...]:
         RecognizeNormalization(weights),
         FoldScaleIntoNormalization(weights),
         FoldShiftIntoNormalization(weights),
-        RecognizeAttention(),
-        RecognizeRotary(),
+        RecognizeGroupNormalization(weights),
+        FoldIntoGroupNormalization(weights),
+        RecognizeAttention(weights, for_file),
+        RecognizeRotary(weights),
     )
 
 
@@ -88,6 +100,7 @@ def file_rules(weights: WeightStore, facts: Facts, *, exact: bool) -> tuple[Patt
     return (
         JoinTransposes(),
         FlattenConcats(),
+        JoinSlices(),
         FuseMatMulAdd(exact),
         FoldTransposeIntoGemm(),
         SpellTransposeOfOnes(facts),
@@ -108,19 +121,20 @@ def simplify(
     exact: bool = False,
     opsets: Mapping[str, int] | None = None,
     without: frozenset[str] = frozenset(),
+    most_unrolled: int = MOST_UNROLLED,
     compute: Compute | None = None,
 ) -> Log:
     """Runs all rules until none fires (at most `MAX_ROUNDS` times).
 
     The module should be inferred: rules ask for dims and element types, and leave alone what has none.  With `opsets`,
     by domain, the module is to be written as a model of these: rules that make operators which are newer decline, and
-    those are run, too, that serve a file only.  `without` names rules that are left out; `compute` evaluates an op on
-    large constants.
+    those are run, too, that serve a file only.  `without` names rules that are left out; a loop that would become more
+    than `most_unrolled` operators stays one; `compute` evaluates an op on large constants.
     """
     facts = facts if facts is not None else Facts()
     for_file = opsets is not None
-    rules: list[Pattern] = [*exact_rules(weights, facts, exact=exact, for_file=for_file)]
-    rules += [] if exact else rounding_rules(weights)
+    rules: list[Pattern] = [*exact_rules(weights, facts, exact=exact, for_file=for_file, most_unrolled=most_unrolled)]
+    rules += [] if exact else rounding_rules(weights, for_file=for_file)
     rules += (*file_rules(weights, facts, exact=exact), *spelling_rules(facts)) if for_file else ()
     rules = [rule for rule in rules if rule.title() not in without]
     growth = GROWTH_IN_FILES if for_file else GROWTH_IN_PROGRAMS

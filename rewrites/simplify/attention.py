@@ -1,21 +1,26 @@
-"""Attention and rotary embeddings recognized from what exporters write for them."""
+"""Attention recognized from what exporters write for it."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from dataclasses import dataclass
+from typing import NamedTuple, cast
 
-from xdsl.dialects.builtin import f32
+import numpy as np
+from xdsl.dialects.builtin import f32, i64
 from xdsl.ir import Operation, SSAValue
 
-from ...dialects import onnx
+from ...dialects import dims, onnx
 from ...dialects.dims import Dim, as_dim, dims_of, tensor_type
 from ...semantics.facts import Facts
+from ...semantics.kinds import is_view
+from ...semantics.weights import WeightStore
 from ..constants import attributes_of
 from ..driver import PatternRewriter
-from .movement import Part, part_of, permutation
-from .rule import Rule, axes_constant, element_of, is_float, only_producer, producer, scalar_of
-from .views import viewed
+from .masks import Masked, is_causal_bias, masked, triangle
+from .movement import permutation
+from .rule import FLOATS, Rule, constant, element_of, is_float, only_producer, producer, scalar_of
+from .views import VIEW_OPS, viewed
 
 
 class Scaled(NamedTuple):
@@ -44,17 +49,21 @@ def scaled(value: SSAValue) -> Scaled:
 
 
 class Scores(NamedTuple):
-    """What the softmax is taken of: scale * q k^T + mask, k^T being given."""
+    """What the softmax is taken of: scale * q k^T + mask, or with some of them masked; k^T being given."""
 
     query: SSAValue
     keys: SSAValue
     scale: float
     mask: SSAValue | None
+    masked: Masked | None
 
 
 def scores_of(value: SSAValue) -> Scores | None:
     """A softmax's operand as scores; None where it is no product."""
     mask: SSAValue | None = None
+    hidden = masked(value)
+    if hidden is not None:
+        value = hidden.scores
     added = only_producer(value, onnx.AddOp)
     if added is not None:
         for inner, other in (added.operands[:2], added.operands[1::-1]):
@@ -68,7 +77,7 @@ def scores_of(value: SSAValue) -> Scores | None:
     if product is None:
         return None
     query, keys = scaled(product.operands[0]), scaled(product.operands[1])
-    return Scores(query.value, keys.value, scale * query.scale * keys.scale, mask)
+    return Scores(query.value, keys.value, scale * query.scale * keys.scale, mask, hidden)
 
 
 class Softmaxed(NamedTuple):
@@ -104,14 +113,19 @@ def softmaxed(weights: SSAValue) -> Softmaxed | None:
     return Softmaxed(wide.operands[0], True)
 
 
+@dataclass(frozen=True)
 class RecognizeAttention(Rule):
     """MatMul(Softmax(s * MatMul(q, Transpose(k)) + mask), v)  ->  Attention(q, k, v, mask) {scale = s}
 
     Of four axes [batch, heads, rows, size], or of three without heads.  The scale may stand at the scores, at q, at k,
-    or at both.  A row that may attend to no key is 0 afterwards, not NaN.  Declines when something else reads the
-    scores or the weights, where k is not transposed, where heads or batch broadcast, for a scale that is not positive,
-    and where the mask does not broadcast to the scores.
+    or at both.  Where(condition, scores, -inf) is a mask, too, and one that keeps what is on and below the diagonal of
+    a square is `is_causal`.  A row that may attend to no key is 0 afterwards, not NaN.  Declines when something else
+    reads the scores or the weights, where k is not transposed, where heads or batch broadcast, for a scale that is not
+    positive, and where the mask does not broadcast to the scores.
     """
+
+    weights: WeightStore
+    for_file: bool
 
     root = onnx.MatMulOp
 
@@ -125,17 +139,49 @@ class RecognizeAttention(Rule):
         if softmax is None or scores is None or scores.scale <= 0:
             return
         query, keys = scores.query, transposed(scores.keys)
-        if keys is None or not fits(query, keys, values, scores.mask, softmax.scores):
+        if keys is None or not fits(query, keys, values, softmax.scores):
+            return
+        causal = self.is_causal(scores, dims_of(softmax.scores))
+        if not causal and not fits_mask(scores, softmax.scores):
             return
         if not rewriter.may_make(onnx.AttentionOp):
             return
         attributes: dict[str, object] = {"scale": scores.scale}
+        if causal:
+            attributes["is_causal"] = 1
         if softmax.widened:
             attributes["softmax_precision"] = onnx.ELEMENT_CODES[f32]
         if rank == 3:
             attributes |= {"q_num_heads": 1, "kv_num_heads": 1}
-        operands = [query, keys.inserted(rewriter), values, scores.mask]
+        mask = None if causal else scores.mask
+        if scores.masked is not None and not causal:
+            mask = self.mask_of(scores.masked, query, rewriter)
+        if mask is not None and self.for_file:
+            mask = with_rows(mask, dims_of(query)[-2], rewriter)
+        operands = [query, keys.inserted(rewriter), values, mask]
         rewriter.replace(op, onnx.AttentionOp.make(operands, attributes, [op.results[0].type]))
+
+    def is_causal(self, scores: Scores, shape: Sequence[Dim]) -> bool:
+        """Whether each query attends to the keys up to its own position, of as many keys as queries."""
+        if shape[-1] is not shape[-2]:
+            return False
+        if scores.masked is not None:
+            kept = triangle(scores.masked.condition, self.weights)
+            return scores.mask is None and kept is not None and kept is not scores.masked.where
+        return scores.mask is not None and is_causal_bias(scores.mask, self.weights)
+
+    def mask_of(self, hidden: Masked, like: SSAValue, rewriter: PatternRewriter) -> SSAValue:
+        """The mask operand: what may be attended to, or 0 and the number that is put in place of a score."""
+        condition, element = hidden.condition, element_of(like)
+        if np.isinf(hidden.fill):
+            if not hidden.where:
+                return condition
+            return rewriter.insert(onnx.NotOp.make([condition], {}, [condition.type])).results[0]
+        numbers = [hidden.fill, 0.0] if hidden.where else [0.0, hidden.fill]
+        dtype = onnx.numpy_dtype(element)
+        chosen = [constant(np.array(n, dtype), rewriter, self.weights) for n in numbers]
+        type_ = tensor_type(element, dims_of(condition))
+        return rewriter.insert(onnx.WhereOp.make([condition, *chosen], {}, [type_])).results[0]
 
 
 class Turned(NamedTuple):
@@ -175,7 +221,17 @@ def transposed(value: SSAValue) -> Turned | None:
     return Turned(inner.operands[0], [*perm[:-2], perm[-1], perm[-2]], [*shape[:-2], shape[-1], shape[-2]])
 
 
-def fits(query: SSAValue, keys: Turned, values: SSAValue, mask: SSAValue | None, scores: SSAValue) -> bool:
+def with_rows(mask: SSAValue, rows: Dim, rewriter: PatternRewriter) -> SSAValue:
+    """A mask with a row for each query: other runtimes do not broadcast that axis."""
+    shape = dims_of(mask)
+    if shape[-2] is rows:
+        return mask
+    full = [*shape[:-2], rows, shape[-1]]
+    sizes = rewriter.insert(dims.TensorOp(full, tensor_type(i64, [len(full)]))).results[0]
+    return rewriter.insert(onnx.ExpandOp.make([mask, sizes], {}, [tensor_type(element_of(mask), full)])).results[0]
+
+
+def fits(query: SSAValue, keys: Turned, values: SSAValue, scores: SSAValue) -> bool:
     """Whether the operands are as Attention wants them."""
     q, k, v, s = dims_of(query), keys.shape, dims_of(values), dims_of(scores)
     rank = len(s)
@@ -183,15 +239,24 @@ def fits(query: SSAValue, keys: Turned, values: SSAValue, mask: SSAValue | None,
         return False
     if any(d is not e or d is not f for d, e, f in zip(q[:-2], k[:-2], v[:-2], strict=True)):
         return False
-    if any(element_of(x) != element_of(query) for x in (keys.source, values)):
-        return False
-    return mask is None or fits_scores(mask, query, s)
+    return all(element_of(x) == element_of(query) for x in (keys.source, values))
 
 
-def fits_scores(mask: SSAValue, query: SSAValue, scores: Sequence[Dim]) -> bool:
+def fits_mask(scores: Scores, value: SSAValue) -> bool:
+    """Whether the mask can be an operand: one that is added, or one that scores are left out by."""
+    hidden, shape = scores.masked, dims_of(value)
+    if hidden is None:
+        mask = scores.mask
+        return mask is None or (element_of(mask) == element_of(scores.query) and fits_scores(mask, shape))
+    # what is added to a half must not round: only a wider sum with so low a number is that number
+    added = np.isinf(hidden.fill) or (element_of(scores.query) in FLOATS[2:] and element_of(value) in FLOATS[2:])
+    return scores.mask is None and bool(added) and fits_scores(hidden.condition, shape)
+
+
+def fits_scores(mask: SSAValue, scores: Sequence[Dim]) -> bool:
     """Whether a mask broadcasts to the scores, whatever the sizes are."""
     shape = dims_of(mask)
-    if element_of(mask) != element_of(query) or not 2 <= len(shape) <= (4 if len(scores) == 4 else 2):
+    if not 2 <= len(shape) <= (4 if len(scores) == 4 else 2):
         return False
     tail = scores[len(scores) - len(shape) :]
     if shape[-1] is not tail[-1]:
@@ -199,113 +264,37 @@ def fits_scores(mask: SSAValue, query: SSAValue, scores: Sequence[Dim]) -> bool:
     return all(m is n or m is as_dim(1) for m, n in zip(shape, tail, strict=True))
 
 
-class RecognizeRotary(Rule):
-    """Add(Mul(x, c), Mul(Concat(Neg(x2), x1), s))  ->  RotaryEmbedding(x, c[..., :n], s[..., :n]), x1 and x2 x's halves
+class ShareHeads(Rule):
+    """Attention(q, repeat(k, n), repeat(v, n))  ->  Attention(q, k, v), whose heads are shared by n heads of q each
 
-    Of x [batch, heads, rows, size] and cosines and sines [batch, 1, rows, size] whose two halves are equal: made from
-    Concat(a, a) by pointwise operators.  Declines where that is not so.
+    Where each head of keys and of values is repeated n times, as Unsqueeze, Expand and Reshape do it.  Declines where
+    keys are repeated and values are not, or not as often.
     """
 
-    root = onnx.AddOp
+    root = onnx.AttentionOp
 
     def rewrite(self, op: Operation, rewriter: PatternRewriter, /) -> None:
-        products = [only_producer(o, onnx.MulOp) for o in op.operands]
-        if products[0] is None or products[1] is None or len(dims_of(op.results[0])) != 4:
+        attention = cast(onnx.AttentionOp, op)
+        if len(attention.results) > 1 or any(attention.operand_at(i) is not None for i in (4, 5, 6)):
             return
-        for straight, turned in (products, products[::-1]):
-            assert straight is not None and turned is not None
-            for x, cosine in (straight.operands[:2], straight.operands[1::-1]):
-                for half_turned, sine in (turned.operands[:2], turned.operands[1::-1]):
-                    if (
-                        x.type == op.results[0].type
-                        and turns(half_turned, x)
-                        and self.make(op, x, cosine, sine, rewriter)
-                    ):
-                        return
-
-    def make(self, op: Operation, x: SSAValue, cosine: SSAValue, sine: SSAValue, rewriter: PatternRewriter) -> bool:
-        shape = dims_of(x)
-        size = shape[3]
-        if not is_float(x) or not size.is_const or size.value % 2:
-            return False
-        one = as_dim(1)
-        for angles in (cosine, sine):
-            dims = dims_of(angles)
-            if element_of(angles) != element_of(x) or len(dims) != 4 or dims[1] is not one:
-                return False
-            if dims[0] is not shape[0] or dims[2] is not shape[2] or not repeats_half(angles):
-                return False
-        if not rewriter.may_make(onnx.RotaryEmbeddingOp):
-            return False
-        caches = [cache(angles, rewriter) for angles in (cosine, sine)]
-        rewriter.replace(op, onnx.RotaryEmbeddingOp.make([x, *caches], {}, [op.results[0].type]))
-        return True
+        keys, values = (repeated(o) for o in op.operands[1:3])
+        if keys is None or values is None or dims_of(keys)[1] is not dims_of(values)[1]:
+            return
+        operands = [op.operands[0], keys, values, attention.operand_at(3)]
+        rewriter.replace(op, onnx.AttentionOp.make(operands, attributes_of(attention), [op.results[0].type]))
 
 
-def cache(angles: SSAValue, rewriter: PatternRewriter) -> SSAValue:
-    """The first half of [batch, 1, rows, size] as [batch, rows, size / 2]."""
-    half = first_half(angles, rewriter)
-    batch, _, rows, size = dims_of(half)
-    type_ = tensor_type(element_of(half), [batch, rows, size])
-    return rewriter.insert(onnx.SqueezeOp.make([half, axes_constant([1], rewriter)], {}, [type_])).results[0]
-
-
-def turns(value: SSAValue, x: SSAValue) -> bool:
-    """Whether a value is Concat(-x2, x1) along the last axis, x1 and x2 being the halves of x."""
-    joined = only_producer(value, onnx.ConcatOp)
-    rank = len(dims_of(x))
-    if joined is None or len(joined.operands) != 2 or onnx.attr(joined, "axis") % rank != rank - 1:
-        return False
-    negated = only_producer(joined.operands[0], onnx.NegOp)
-    if negated is None:
-        return False
-    second, first = part_of(negated.operands[0], rank - 1), part_of(joined.operands[1], rank - 1)
-    return is_half(first, x, 0) and is_half(second, x, 1)
-
-
-def is_half(part: Part | None, x: SSAValue, which: int) -> bool:
-    """Whether a part is the first (0) or second (1) half of a tensor along its last axis."""
-    size = dims_of(x)[-1]
-    if part is None or part.source is not x or not size.is_const or size.value % 2:
-        return False
-    half = as_dim(size.value // 2)
-    return part.length is half and part.start is (half if which else as_dim(0))
-
-
-POINTWISE: tuple[type[onnx.OnnxOp], ...] = (
-    onnx.CosOp, onnx.SinOp, onnx.CastOp, onnx.MulOp, onnx.UnsqueezeOp,
-)  # fmt: skip
-
-
-def repeats_half(value: SSAValue) -> bool:
-    """Whether the two halves of a tensor along its last axis are equal for all data: Concat(a, a) at its source."""
-    op = producer(value, *POINTWISE)
-    if isinstance(op, onnx.UnsqueezeOp):
-        source = dims_of(op.operands[0])
-        return bool(source) and dims_of(value)[-1] is source[-1] and repeats_half(op.operands[0])
-    if isinstance(op, onnx.MulOp):
-        for inner, other in (op.operands[:2], op.operands[1::-1]):
-            if scalar_of(other) is not None:
-                return inner.type == value.type and repeats_half(inner)
-        return False
-    if op is not None:
-        return repeats_half(op.operands[0])
-    joined = producer(value, onnx.ConcatOp)
-    if joined is None or len(joined.operands) != 2:
-        return False
-    rank = len(dims_of(value))
-    return onnx.attr(joined, "axis") % rank == rank - 1 and joined.operands[0] is joined.operands[1]
-
-
-def first_half(value: SSAValue, rewriter: PatternRewriter) -> SSAValue:
-    """The first half along the last axis of a tensor that `repeats_half`, made without the other one."""
-    op = producer(value, *POINTWISE)
-    if op is None:
-        joined = producer(value, onnx.ConcatOp)
-        assert joined is not None
-        return joined.operands[0]
-    data = next(at for at, o in enumerate(op.operands) if scalar_of(o) is None)
-    half = first_half(op.operands[data], rewriter)
-    operands = [half if at == data else o for at, o in enumerate(op.formal_operands())]
-    type_ = tensor_type(element_of(value), [*dims_of(value)[:-1], dims_of(half)[-1]])
-    return rewriter.insert(type(op).make(operands, attributes_of(op), [type_])).results[0]
+def repeated(value: SSAValue) -> SSAValue | None:
+    """x [batch, heads, rows, size] of [batch, heads * n, rows, size] in which each head stands n times in a row."""
+    joined = producer(value, *VIEW_OPS)
+    spread = producer(joined.operands[0], onnx.ExpandOp) if joined is not None and is_view(joined) else None
+    apart = producer(spread.operands[0], *VIEW_OPS) if spread is not None else None
+    if joined is None or spread is None or apart is None or not is_view(apart):
+        return None
+    source = apart.operands[0]
+    x, one, many, y = dims_of(source), dims_of(apart.results[0]), dims_of(spread.results[0]), dims_of(value)
+    if len(x) != 4 or len(many) != 5 or len(y) != 4 or (*one[:2], *one[3:]) != tuple(x):
+        return None
+    if (*many[:2], *many[3:]) != tuple(x) or not (one[2].is_const and one[2].value == 1):
+        return None
+    return source if tuple(y) == (x[0], x[1] * many[2], x[2], x[3]) else None

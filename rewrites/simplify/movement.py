@@ -228,25 +228,38 @@ class MergeSlices(Rule):
     """Slice(Slice(x))  ->  Slice(x)
 
     Along different axes always.  Along one axis with numbers of which none counts from the end, and steps of 1.
-    Declines when something else reads the inner slice.
+    Declines when something reads the inner slice that does not merge with it.
     """
 
     root = onnx.SliceOp
 
     def rewrite(self, op: Operation, rewriter: PatternRewriter, /) -> None:
-        inner = only_producer(op.operands[0], onnx.SliceOp)
+        inner = producer(op.operands[0], onnx.SliceOp)
         if inner is None:
             return
-        first, second = cuts_of(inner), cuts_of(cast(onnx.SliceOp, op))
-        if first is None or second is None:
+        first, merged = cuts_of(inner), merged_cuts(inner, op)
+        if first is None or merged is None:
             return
-        merged = dict(first)
-        for axis, cut in second.items():
-            both = merged_cut(merged[axis], cut) if axis in merged else cut
-            if both is None:
-                return
-            merged[axis] = both
+        readers = [use.operation for use in inner.results[0].uses if use.operation is not op]
+        if any(merged_cuts(inner, reader) is None for reader in readers):
+            return
         rewriter.replace(op, sliced(inner.operands[0], merged, op.results[0], rewriter))
+
+
+def merged_cuts(inner: onnx.SliceOp, outer: Operation) -> dict[int, Cut] | None:
+    """The cuts of a Slice of a Slice; None where they are not those of one Slice."""
+    if not isinstance(outer, onnx.SliceOp) or outer.operands[0] is not inner.results[0]:
+        return None
+    first, second = cuts_of(inner), cuts_of(outer)
+    if first is None or second is None:
+        return None
+    merged = dict(first)
+    for axis, cut in second.items():
+        both = merged_cut(merged[axis], cut) if axis in merged else cut
+        if both is None:
+            return None
+        merged[axis] = both
+    return merged
 
 
 def merged_cut(inner: Cut, outer: Cut) -> Cut | None:
@@ -394,3 +407,48 @@ class FlattenConcats(Rule):
             operands.extend(inner.operands if inner is not None and same else [operand])
         if len(operands) > len(op.operands):
             rewriter.replace(op, onnx.ConcatOp.make(operands, {"axis": axis}, [op.results[0].type]))
+
+
+class JoinSlices(Rule):
+    """x[:n], x[n:m], x[m:]  ->  Split(x, [n, m - n, ...])
+
+    Declines where the sizes of the parts are no numbers, and where a part is missing or two overlap.
+    """
+
+    root = onnx.SliceOp
+
+    def rewrite(self, op: Operation, rewriter: PatternRewriter, /) -> None:
+        cuts = cuts_of(cast(onnx.SliceOp, op))
+        if cuts is None or len(cuts) != 1:
+            return
+        axis, source = next(iter(cuts)), op.operands[0]
+        size = dims_of(source)[axis]
+        parts = parts_of(source, axis, op)
+        starts = sorted(parts)
+        ends = [start + parts[start][1] for start in starts]
+        if len(starts) < 2 or [*starts, size.value if size.is_const else -1] != [0, *ends]:
+            return
+        slices = [parts[start][0] for start in starts]
+        block = op.parent
+        assert block is not None
+        first = min(slices, key=block.get_operation_index)
+        if first is not op:
+            return  # the driver comes to that one, too
+        types = [part.results[0].type for part in slices]
+        sizes = axes_constant([parts[start][1] for start in starts], rewriter)
+        split = rewriter.insert(onnx.SplitOp.make([source, sizes], {"axis": axis}, types))
+        for part, result in zip(slices, split.results, strict=True):
+            rewriter.replace(part, [result])
+
+
+def parts_of(source: SSAValue, axis: int, like: Operation) -> dict[int, tuple[Operation, int]]:
+    """The slices of a tensor along an axis in the block of `like`, with their lengths, by where they start."""
+    found: dict[int, tuple[Operation, int]] = {}
+    for use in source.uses:
+        reader = use.operation
+        part = part_of(reader.results[0], axis) if isinstance(reader, onnx.SliceOp) else None
+        if part is None or part.source is not source or reader.parent is not like.parent:
+            continue
+        if part.start.is_const and part.length.is_const and part.length.value:
+            found[part.start.value] = (reader, part.length.value)
+    return found

@@ -13,7 +13,7 @@ from .rule import Rule, producer, scalar_of
 
 MOVED: tuple[type[onnx.OnnxOp], ...] = (
     onnx.ExpandOp, onnx.ReshapeOp, onnx.SliceOp, onnx.SqueezeOp, onnx.UnsqueezeOp, onnx.TransposeOp, onnx.TileOp,
-    onnx.CastOp, onnx.GatherOp,
+    onnx.CastOp, onnx.GatherOp, onnx.SplitOp,
 )  # fmt: skip
 
 

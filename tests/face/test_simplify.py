@@ -176,3 +176,41 @@ def test_the_log_names_nodes(tmp_path: Path) -> None:
     arguments = ["simplify", str(tmp_path / "in.onnx"), "-o", str(tmp_path / "out.onnx")]
     text = CliRunner().invoke(cli, arguments).output
     assert "DropInverse: 1  (node 1)" in text and "3 nodes -> 1" in text
+
+
+LOOP = """(float[N, 4] x, float[N, 4] w) => (float[N, 4] y) <int64 n = {3}, bool c = {1}, float[3] t = {1, 1, 1}> {
+    y = Loop (n, c, x) <body = b (int64 i, bool k, float[N, 4] a) => (bool l, float[N, 4] d)
+        { l = Identity(k) g = Gather<axis=0>(t, i) m = Mul(a, g) BODY }>
+    }"""
+
+
+@pytest.mark.parametrize(
+    ("body", "left"), [("d = Add(m, w)", ["Add"] * 3), ("e = Exp(m) f = Neg(e) h = Sin(f) d = Add(h, w)", ["Loop"])]
+)
+def test_a_loop_is_unrolled_where_that_leaves_fewer_nodes(tmp_path: Path, body: str, left: list[str]) -> None:
+    before = model(LOOP.replace("BODY", body))
+    after = simplify_model(before)
+    assert ops(after.model) == left and after.after <= after.before
+    onnx.save(after.model, tmp_path / "after.onnx")
+    assert validated(before.SerializeToString(), tmp_path / "after.onnx", rtol=1e-6, atol=1e-6)["equal"]
+
+
+GROUPS = """(float[N, 6, H, W] x) => (float[N, 6, H, W] y)
+    <int64[3] g = {0, 3, -1}, float[3] s = {1, 2, 0.5}, float[3] b = {0, 1, -1}, float[6, 1, 1] f = {1, 2, 3, 4, 5, 6}>
+    { r = Reshape(x, g) n = InstanceNormalization(r, s, b) t = Shape(x) u = Reshape(n, t) y = Mul(u, f) }"""
+
+
+@pytest.mark.parametrize(("opset", "count"), [(17, 5), (20, 5), (21, 1)])
+def test_an_older_form_of_an_operator_is_not_made(opset: int, count: int) -> None:
+    result = simplify_model(model(GROUPS, opset, ir_version=10))
+    assert result.after == count and (count == 1) == (not result.log.declined)
+    assert all("GroupNormalization is new in" in d.reason for d in result.log.declined)
+
+
+def test_a_mask_in_a_file_has_a_row_for_each_query() -> None:
+    """As other runtimes want it."""
+    inputs = "float[B, 2, 3, 4] q, float[B, 2, 3, 4] k, float[B, 2, 3, 4] v, float[B, 1, 1, 3] m"
+    text = """{ t = Transpose<perm=[0, 1, 3, 2]>(k) s = MatMul(q, t) a = Add(s, m) w = Softmax<axis=-1>(a)
+        y = MatMul(w, v) }"""
+    result = simplify_model(model(f"({inputs}) => (float[B, 2, 3, 4] y) {text}", 23, ir_version=11))
+    assert ops(result.model) == ["Expand", "Attention"]

@@ -197,6 +197,11 @@ MOVEMENT: Cases = {
                 "{ a = Slice(x, o, m) y = Slice(a, o, e) }",
                 "Slice",
             ),
+            Fires(
+                X3 + "<int64[1] o = {1}, int64[1] t = {2}, int64[1] e = {3}, int64[1] z = {0}>"
+                "{ a = Slice(x, o, e, o) b = Slice(a, o, e, t) c = Slice(a, z, t, t) y = Add(b, c) }",
+                "Slice Slice Add",
+            ),
         ],
         [
             "(float[N] x) => (y) <int64[1] o = {-3}, int64[1] e = {7}> { a = Slice(x, o, e) y = Slice(a, o, e) }",

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from cases_of_arithmetic import ARITHMETIC
+from cases_of_blocks import BLOCKS, MASKED, TURNED, UNMASKED, UNTURNED
 from cases_of_movement import MOVEMENT
 from cases_of_recognition import RECOGNITION
 from rule_case import Fires, module_of, rules
@@ -26,7 +27,9 @@ from xdsl.dialects.builtin import ModuleOp, f32
 
 from sardonyx import testing
 
-CASES = MOVEMENT | ARITHMETIC | RECOGNITION
+CASES = MOVEMENT | ARITHMETIC | RECOGNITION | BLOCKS
+for title, fires, declines in (("RecognizeAttention", MASKED, UNMASKED), ("RecognizeRotary", TURNED, UNTURNED)):
+    CASES[title] = ([*CASES[title][0], *fires], [*CASES[title][1], *declines])
 RULES = {rule.title(): rule for rule in rules()}
 
 

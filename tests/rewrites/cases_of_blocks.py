@@ -1,0 +1,226 @@
+"""Graphs on which rules fire and decline: sequences, attention's masks, heads and rotations, groups."""
+
+from __future__ import annotations
+
+from rule_case import Cases, Fires
+
+PARTS = "(float[N, 6] x) => (y)"
+QKV = "(float[B, 2, S, 4] q, float[B, 2, S, 4] k, float[B, 2, S, 4] v"
+SCORES = "t = Transpose<perm=[0, 1, 3, 2]>(k) s = MatMul(q, t) d = Mul(s, c)"
+LOWEST = "float c = {0.5}, float low = {-3.4028235e38}"
+SIZES = "int64 i2 = {2}, int64 zero = {0}, int64 one = {1}, int64[1] a0 = {0}, int64[1] a1 = {1}"
+LENGTH = "n = Shape(q) r = Gather(n, i2)"
+
+TURN = (
+    "<int64[1] o = {1}, int64[1] z = {0}, int64[1] h = {2}, int64[1] e = {9223372036854775807}, int64[1] l = {3},"
+    "int64[1] m = {-1}, int64[4] w = {0, 0, 0, 4}, int64[1] i2 = {2}, int64[2] a01 = {0, 1}, float[3, 4] table = "
+)
+HALVES = (
+    "a = Slice(x, z, h, l) b = Slice(x, h, e, l) n = Neg(b) t = Concat<axis=-1>(n, a) p = Mul(x, c) q = Mul(t, s)"
+    "y = Add(p, q) }"
+)
+PAIRS = (
+    "a = Slice(x, z, e, l, i2) b = Slice(x, o, e, l, i2) n = Neg(b) nu = Unsqueeze(n, m) au = Unsqueeze(a, m)"
+    "k = Concat<axis=-1>(nu, au) t = Reshape(k, w) p = Mul(x, c) q = Mul(t, s) y = Add(p, q) }"
+)
+
+BLOCKS: Cases = {
+    "SplitWithoutSequence": (
+        [
+            Fires(
+                PARTS + "<int64 n = {2}, int64 p = {1}, int64 l = {-1}>"
+                "{ q = SplitToSequence<axis=1>(x, n) a = SequenceAt(q, p) b = SequenceAt(q, l) y = Sub(a, b) }",
+                "Split Sub",
+            ),
+            Fires(
+                PARTS + "<int64 n = {4}, int64 p = {1}> { q = SplitToSequence<axis=-1>(x, n) y = SequenceAt(q, p) }",
+                "Split",
+            ),
+            Fires(
+                PARTS + "<int64[3] n = {1, 0, 5}, int64 p = {2}>"
+                "{ q = SplitToSequence<axis=1>(x, n) y = SequenceAt(q, p) }",
+                "Split",
+            ),
+            Fires(
+                PARTS + "<int64 p = {2}> { q = SplitToSequence<axis=1, keepdims=0>(x) y = SequenceAt(q, p) }",
+                "Split Squeeze",
+            ),
+        ],
+        [
+            PARTS + "<int64 n = {2}, int64 p = {0}> { q = SplitToSequence<axis=0>(x, n) y = SequenceAt(q, p) }",
+            PARTS + "<int64 n = {2}> { q = SplitToSequence<axis=1>(x, n) y = SequenceLength(q) }",
+            "(float[N, 6] x, int64 p) => (y) <int64 n = {2}>{ q = SplitToSequence<axis=1>(x, n) y = SequenceAt(q, p) }",
+        ],
+    ),
+    "TakeItem": (
+        [
+            Fires(
+                "(float[N] x, float[M] w) => (y) <int64 p = {-1}> { q = SequenceConstruct(x, w) y = SequenceAt(q, p) }",
+                "",
+            )
+        ],
+        ["(float[N] x, float[N] w, int64 p) => (y) { q = SequenceConstruct(x, w) y = SequenceAt(q, p) }"],
+    ),
+    "ConcatWithoutSequence": (
+        [
+            Fires(
+                "(float[N, 2] x, float[M, 2] w) => (y)"
+                "{ q = SequenceConstruct(x, w) y = ConcatFromSequence<axis=-2>(q) }",
+                "Concat",
+            ),
+            Fires(
+                "(float[N, 2] x, float[N, 2] w) => (y)"
+                "{ q = SequenceConstruct(x, w) y = ConcatFromSequence<axis=-1, new_axis=1>(q) }",
+                "Unsqueeze Unsqueeze Concat",
+            ),
+        ],
+        [PARTS + "<int64 n = {2}> { q = SplitToSequence<axis=1>(x, n) y = ConcatFromSequence<axis=1>(q) }"],
+    ),
+    "JoinSlices": (
+        [
+            Fires(
+                PARTS + "<int64[1] z = {0}, int64[1] n = {2}, int64[1] o = {1}, int64[1] e = {9223372036854775807}>"
+                "{ b = Slice(x, n, e, o) a = Slice(x, z, n, o) y = Concat<axis=1>(b, a) }",
+                "Split Concat",
+            )
+        ],
+        [
+            PARTS + "<int64[1] z = {0}, int64[1] n = {2}, int64[1] o = {1}, int64[1] m = {3}>"
+            "{ b = Slice(x, m, e, o) a = Slice(x, z, n, o) e = Constant<value_ints=[6]>() y = Concat<axis=1>(b, a) }",
+            PARTS + "<int64[1] z = {0}, int64[1] n = {2}, int64[1] e = {9223372036854775807}>"
+            "{ b = Slice(x, n, e, z) a = Slice(x, z, n, z) y = Concat<axis=0>(b, a) }",
+        ],
+    ),
+    "ShareHeads": (
+        [
+            Fires(
+                "(float[B, 4, S, 4] q, float[B, 2, T, 4] k, float[B, 2, T, 3] v) => (y)"
+                "<int64[1] h = {2}, int64[5] r = {1, 1, 2, 1, 1}, int64[4] f = {0, 4, -1, 4},"
+                "int64[4] g = {0, 4, -1, 3}>"
+                "{ ku = Unsqueeze(k, h) ke = Expand(ku, r) kr = Reshape(ke, f) vu = Unsqueeze(v, h) ve = Expand(vu, r)"
+                "vr = Reshape(ve, g) y = Attention(q, kr, vr) }",
+                "Attention",
+                {"B": (1, 4), "T": (1, 6)},
+            )
+        ],
+        [
+            # each head stands beside the other one, not beside itself
+            "(float[B, 4, S, 4] q, float[B, 2, T, 4] k, float[B, 2, T, 4] v) => (y)"
+            "<int64[1] h = {1}, int64[5] r = {1, 2, 1, 1, 1}, int64[4] f = {0, 4, -1, 4}>"
+            "{ ku = Unsqueeze(k, h) ke = Expand(ku, r) kr = Reshape(ke, f) vu = Unsqueeze(v, h) ve = Expand(vu, r)"
+            "vr = Reshape(ve, f) y = Attention(q, kr, vr) }",
+            "(float[B, 4, S, 4] q, float[B, 2, T, 4] k, float[B, 4, T, 4] v) => (y)"
+            "<int64[1] h = {2}, int64[5] r = {1, 1, 2, 1, 1}, int64[4] f = {0, 4, -1, 4}>"
+            "{ ku = Unsqueeze(k, h) ke = Expand(ku, r) kr = Reshape(ke, f) y = Attention(q, kr, v) }",
+        ],
+    ),
+    "RecognizeGroupNormalization": (
+        [
+            Fires(
+                "(float[N, 6, H, W] x) => (y)"
+                "<int64[3] g = {0, 3, -1}, float[3] s = {1, 2, 0.5}, float[3] b = {0, 1, -1}>"
+                "{ r = Reshape(x, g) n = InstanceNormalization<epsilon=0.001>(r, s, b) t = Shape(x) "
+                "y = Reshape(n, t) }",
+                "GroupNormalization",
+                {"N": (1, 4), "H": (1, 5), "W": (2, 5)},
+                tolerance=1e-4,
+            )
+        ],
+        [
+            "(float[N, 6, H, W] x, float[3] s) => (y) <int64[3] g = {0, 3, -1}, float[3] b = {0, 1, -1}>"
+            "{ r = Reshape(x, g) n = InstanceNormalization(r, s, b) t = Shape(x) y = Reshape(n, t) }",
+            # the groups do not end where channels do
+            "(float[N, 4, 3, 3] x) => (y) <int64[3] g = {0, 3, -1}, float[3] s = {1, 1, 1}, float[3] b = {0, 0, 0}>"
+            "{ r = Reshape(x, g) n = InstanceNormalization(r, s, b) t = Shape(x) y = Reshape(n, t) }",
+            "(float[N, 6, H, W] x) => (y) <int64[3] g = {0, 3, -1}, float[3] s = {1, 1, 1}, float[3] b = {0, 0, 0}>"
+            "{ r = Reshape(x, g) y = InstanceNormalization(r, s, b) }",
+        ],
+    ),
+    "FoldIntoGroupNormalization": (
+        [
+            Fires(
+                "(float[N, 4, H, 3] x) => (y) <float[4] s = {1, 2, 0.5, 3}, float[4] b = {0, 1, -1, 2},"
+                "float[4, 1, 1] f = {2, 1, 0.5, -1}, float[1, 4, 1, 1] o = {1, 1, 2, 0}>"
+                "{ n = GroupNormalization<num_groups=2>(x, s, b) m = Mul(n, f) y = Add(o, m) }",
+                "GroupNormalization",
+                {"N": (1, 4), "H": (1, 5)},
+                tolerance=1e-4,
+            )
+        ],
+        [
+            "(float[N, 4, H, 3] x) => (y, n) <float[4] s = {1, 2, 0.5, 3}, float[4] b = {0, 1, -1, 2}, float f = {2}>"
+            "{ n = GroupNormalization<num_groups=2>(x, s, b) y = Mul(n, f) }",
+            "(float[N, 4, H, 3] x) => (y) <float[4] s = {1, 2, 0.5, 3}, float[4] b = {0, 1, -1, 2},"
+            "float[3] f = {2, 1, 3}> { n = GroupNormalization<num_groups=2>(x, s, b) y = Mul(n, f) }",
+        ],
+    ),
+}
+
+MASKED = [
+    Fires(
+        QKV + f") => (y) <{LOWEST}, {SIZES}> {{ {SCORES} {LENGTH} p = Range(zero, r, one) i = Unsqueeze(p, a1)"
+        "j = Unsqueeze(p, a0) m = LessOrEqual(j, i) a = Where(m, d, low) w = Softmax<axis=-1>(a) y = MatMul(w, v) }",
+        "Attention",
+        {"S": (1, 6)},
+    ),
+    Fires(
+        QKV + f") => (y) <{LOWEST}, {SIZES}, float z = {{0}}, int64 k1 = {{1}}>"
+        f"{{ {SCORES} {LENGTH} ru = Unsqueeze(r, a0) rr = Concat<axis=0>(ru, ru) o = Expand(low, rr)"
+        "m = Trilu<upper=1>(o, k1) a = Add(d, m) w = Softmax<axis=-1>(a) y = MatMul(w, v) }",
+        "Attention",
+        {"S": (1, 6)},
+    ),
+    Fires(
+        QKV.replace("S", "3") + f", float[B, 1, 3, 3] f) => (y) <{LOWEST}, float z = {{0}}>"
+        f"{{ {SCORES} m = Less(f, z) a = Where(m, low, d) w = Softmax<axis=-1>(a) y = MatMul(w, v) }}",
+        "Less Where Attention",
+    ),
+    Fires(
+        QKV.replace("S", "3")
+        + ") => (y) <float c = {0.5}, float[1, 1, 3, 3] m = {0, -3e38, -3e38, 0, 0, -3e38, 0, 0, 0}>"
+        f"{{ {SCORES} a = Add(d, m) w = Softmax<axis=-1>(a) y = MatMul(w, v) }}",
+        "Attention",
+    ),
+]
+"""Of RecognizeAttention: masks that are the causal one, and others by Where."""
+
+UNMASKED = [
+    # a number that a score may be below of
+    QKV + ", bool[B, 1, S, S] m) => (y) <float c = {0.5}, float low = {-10}>"
+    f"{{ {SCORES} a = Where(m, low, d) w = Softmax<axis=-1>(a) y = MatMul(w, v) }}",
+    # the mask makes the scores larger
+    "(float[1, 2, S, 4] q, float[1, 2, S, 4] k, float[1, 2, S, 4] v, bool[5, 1, S, S] m) => (y)"
+    f"<{LOWEST}> {{ {SCORES} a = Where(m, low, d) w = Softmax<axis=-1>(a) y = MatMul(w, v) }}",
+]
+
+TURNED = [
+    Fires(
+        "(float[B, 2, 3, 4] x) => (y)" + TURN + "{1, 2, 1, 2, 3, 4, 3, 4, 5, 6, 5, 6}>"
+        "{ g = Cos(table) c = Unsqueeze(g, a01) v = Sin(table) s = Unsqueeze(v, a01)" + HALVES,
+        "Cos Unsqueeze Squeeze Expand Sin Unsqueeze Squeeze Expand RotaryEmbedding",
+    ),
+    Fires(
+        "(float[B, 2, S, 4] x, float[B, S, 2] f) => (y)"
+        + TURN
+        + "{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}, int64[4] r = {1, 1, 1, 2}, int64[3] j = {0, 0, 4}>"
+        "{ fu = Unsqueeze(f, m) fe = Expand(fu, r) g = Reshape(fe, j) u = Cos(g) c = Unsqueeze(u, o) v = Sin(g)"
+        "s = Unsqueeze(v, o)" + PAIRS,
+        "Cos Unsqueeze Squeeze Sin Unsqueeze Squeeze RotaryEmbedding",
+    ),
+    Fires(
+        "(float[B, 2, S, 4] x, float[B, S] f) => (y)" + TURN + "{1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6}>"
+        "{ at = Cast<to=7>(f) none = Sub(at, at) g = Gather(table, none) c = Unsqueeze(g, o) v = Sin(g) "
+        "s = Unsqueeze(v, o)" + PAIRS,
+        "Cast Sub Gather Unsqueeze Squeeze Gather Sin Unsqueeze Squeeze RotaryEmbedding",
+    ),
+]
+"""Of RecognizeRotary: constant tables, no batch, rows that are chosen, neighbours that turn together."""
+
+UNTURNED = [
+    # the table's halves differ
+    "(float[B, 2, 3, 4] x) => (y)" + TURN + "{1, 2, 1, 2, 3, 4, 3, 4, 5, 6, 5, 7}>"
+    "{ g = Cos(table) c = Unsqueeze(g, a01) v = Sin(table) s = Unsqueeze(v, a01)" + HALVES,
+    # equal halves, where neighbours turn together
+    "(float[B, 2, 3, 4] x) => (y)" + TURN + "{1, 2, 1, 2, 3, 4, 3, 4, 5, 6, 5, 6}>"
+    "{ g = Cos(table) c = Unsqueeze(g, a01) v = Sin(table) s = Unsqueeze(v, a01)" + PAIRS,
+]
