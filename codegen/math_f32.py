@@ -15,7 +15,9 @@ from xdsl.ir import SSAValue
 from ..dialects.target import Target
 from .lanes import Lanes, fma, polynomial
 from .llvm_types import F32, I32
+from .lookup import lookup
 from .math_wide import cos_of_any, sin_of_any
+from .math_tables import ERF, EXP, ROOTS, ROOTS_LOW, TANH, Pieces
 from .mathematics import Mathematics
 
 INF = float("inf")
@@ -34,7 +36,6 @@ LOG10_2_SHORT_LOW = 4.605039066518657e-06
 HALF_PI, HALF_PI_2, HALF_PI_3 = 1.5707963705062866, -4.371138828673793e-08, -1.7151245100058819e-15
 INVERSE_HALF_PI = 0.6366197466850281
 
-EXP = (0.4999999403953552, 0.1666652113199234, 0.041668280959129333, 0.008368694223463535, 0.0013819608138874173)
 EXP2 = (
     0.6931471824645996,
     0.24022647738456726,
@@ -60,33 +61,6 @@ LOG = (
     -0.13128229975700378,
     0.1288372129201889,
     -0.0786331370472908,
-)
-TANH = (
-    -0.33333292603492737,
-    0.1333228349685669,
-    -0.05387546494603157,
-    0.021472623571753502,
-    -0.007923321798443794,
-    0.0022832814138382673,
-    -0.0003528703819029033,
-)
-ERF = (
-    0.12837916612625122,
-    -0.3761262893676758,
-    0.11283624172210693,
-    -0.0268555860966444,
-    0.005191936157643795,
-    -0.0008043613051995635,
-    7.968272984726354e-05,
-)
-ERFC = (
-    -0.12864935398101807,
-    -0.6351472735404968,
-    -0.10624443739652634,
-    0.023769307881593704,
-    -0.0036462184507399797,
-    0.00032380668562836945,
-    -1.1338870535837486e-05,
 )
 SIN = (-0.16666655242443085, 0.008332189172506332, -0.0001951829035533592)
 COS = (0.04166664555668831, -0.00138873013202101, 2.4430672056041658e-05)
@@ -157,24 +131,33 @@ def power_of_two(n: Lanes) -> Lanes:
     return ((n + 127) << 23).as_float()
 
 
-def exp_parts(x: Lanes, low: Lanes | None = None) -> tuple[Lanes, Lanes, Lanes]:
-    """x (+ low) = n*ln2 + r with |r| <= ln2/2: exp(r), and n as float and integer."""
-    n, whole = _nearest(fma(x, x.const(LOG2_E), MAGIC))
+SIXTEENTH = 786432.0
+"""1.5 * 2^19: adding it leaves a float's nearest sixteenth in the low bits."""
+
+
+def nearest_sixteenth(product: Lanes) -> tuple[Lanes, Lanes]:
+    """Of `x*c + SIXTEENTH`: the nearest multiple of 1/16 to x*c as float, and 16 times that as i32 (|x*c| < 2^18)."""
+    return product - SIXTEENTH, product.bits() - product.const(SIXTEENTH).bits()
+
+
+def exp_parts(target: Target, x: Lanes, low: Lanes | None = None) -> tuple[Lanes, Lanes, Lanes]:
+    """x (+ low) = n*ln2 + r, where 16*n is whole and |r| <= ln2/32: exp(r) * 2^(n - floor(n)), n, and floor(n) as i32.
+
+    The power of 2 is t * (1 + e), where t is a number of f32: t + t*(expm1(r) + e) is rounded once.
+    """
+    n, sixteenths = nearest_sixteenth(fma(x, x.const(LOG2_E), SIXTEENTH))
     r = fma(n, x.const(-LN2), x)  # exact
     r = fma(n, x.const(-LN2_LOW), r)
     if low is not None:
         r = r + low
-    return fma(_exp_slope(r), r, 1.0), n, whole
-
-
-def _exp_slope(r: Lanes) -> Lanes:
-    """(exp(r) - 1)/r = 1 + r*p(r) for |r| <= ln2/2."""
-    return fma(polynomial(r, EXP), r, 1.0)
+    root = lookup(target, ROOTS, sixteenths)
+    rest = fma(polynomial(r, EXP), r * r, r + lookup(target, ROOTS_LOW, sixteenths))
+    return fma(root, rest, root), n, sixteenths >> 4
 
 
 def exp(m: Mathematics, x: Lanes) -> Lanes:
-    """exp(n*ln2 + r) = 2^n * (1 + r + r^2*p(r)); max error 0.892 ULP."""
-    p, n, whole = exp_parts(x.at_most(89.0).at_least(-104.0))
+    """By `exp_parts`, times a power of 2; max error 0.892 ULP."""
+    p, n, whole = exp_parts(m.target, x.at_most(89.0).at_least(-104.0))
     return times_power_of_two(m.target, p, n, whole)
 
 
@@ -277,13 +260,9 @@ def log1p(m: Mathematics, x: Lanes) -> Lanes:
 
 
 def tanh(m: Mathematics, x: Lanes) -> Lanes:
-    """|x| < 1: x + x^3*p(x^2); else 1 - 2/(exp(2|x|) + 1); max error 0.960 ULP."""
-    size = x.abs()
-    t = x * x
-    near = fma(polynomial(t, TANH) * t, x, x)
-    p, _, whole = exp_parts((size + size).at_most(20.0))
-    far = 1.0 - 2.0 / (p * power_of_two(whole) + 1.0)
-    return (size < 1.0).choose(near, far).with_sign_of(x)
+    """By pieces of |x|, an odd function; max error 0.960 ULP."""
+    a = x.abs().at_most(9.1)
+    return piecewise(m.target, a, (a + 1.0).bits().shifted_down(21), TANH).with_sign_of(x)
 
 
 def sinh(m: Mathematics, x: Lanes) -> Lanes:
@@ -303,24 +282,27 @@ def cosh(m: Mathematics, x: Lanes) -> Lanes:
 
 def _half_exp(m: Mathematics, x: Lanes) -> Lanes:
     """exp(x)/2, which overflows where sinh and cosh do."""
-    p, n, whole = exp_parts(x.at_most(90.0))
+    p, n, whole = exp_parts(m.target, x.at_most(90.0))
     return times_power_of_two(m.target, p, n - 1.0, whole - 1)
 
 
 def erf(m: Mathematics, x: Lanes) -> Lanes:
-    """|x| < 0.92: x + x*p(x^2); else 1 - exp(-|x| + |x|*q(|x|)), as log(erfc) is smooth; max error 0.911 ULP."""
-    size = x.abs()
-    near = fma(polynomial(x * x, ERF), x, x)
-    y = size.at_most(4.0)
-    slope = polynomial(y, ERFC)
-    n, whole = _nearest(fma(fma(slope, y, -y), y.const(LOG2_E), MAGIC))
-    # n*ln2 is taken from -y first, so that the exponent is small where it is rounded
-    r = fma(slope, y, fma(n, y.const(-LN2), -y))
-    r = fma(n, y.const(-LN2_LOW), r)
-    scale = power_of_two(whole)
-    # 1 - scale*(1 + r*slope), rounded once: 1 - scale and scale*r are exact
-    far = fma(-(scale * r), _exp_slope(r), 1.0 - scale)
-    return (size < 0.92).choose(near, far.with_sign_of(x))
+    """By pieces of |x|, an odd function; max error 0.911 ULP."""
+    a = x.abs().at_most(3.99)
+    return piecewise(m.target, a, (a + 2.0).bits().shifted_down(20), ERF).with_sign_of(x)
+
+
+def piecewise(target: Target, a: Lanes, index: Lanes, table: Pieces) -> Lanes:
+    """value + d*slope(d), where d = a - center, by the low four bits of the index.
+
+    The centers are such that their values are nearly numbers of f32; around 0 the value is a itself.
+    """
+    center = lookup(target, table.centers, index)
+    d = a - center
+    slope = lookup(target, table.slopes[-1], index)
+    for coefficients in table.slopes[-2::-1]:
+        slope = fma(slope, d, lookup(target, coefficients, index))
+    return fma(d, slope, center.equals(0.0).choose(a, lookup(target, table.values, index)))
 
 
 # --- trigonometric functions ---

@@ -15,7 +15,7 @@ from .build import FunctionBuilder
 from .dot import dot
 from .lanes import Lanes
 from .llvm_types import is_float
-from .math_gates import logistic
+from .math_gates import gelu, logistic
 from .mathematics import Mathematics
 from .scope import Scope, TranslateError, Translation, operands
 
@@ -190,6 +190,11 @@ def _logistic(scope: Scope, op: Operation) -> None:
     scope.values[op.result] = logistic(Mathematics(scope.module), *values).value
 
 
+def _gelu(scope: Scope, op: Operation) -> None:
+    (x,) = operands(scope, op)
+    scope.values[op.results[0]] = gelu(Mathematics(scope.module), Lanes(scope.f, x)).value
+
+
 VECTORS: Mapping[type[Operation], Translation] = {
     vector.BroadcastOp: _broadcast,
     vector.FMAOp: _fma,
@@ -203,4 +208,5 @@ VECTORS: Mapping[type[Operation], Translation] = {
     vectorx.ReduceOp: _reduce,
     vectorx.DotOp: _dot,
     vectorx.LogisticOp: _logistic,
+    vectorx.GeluOp: _gelu,
 }

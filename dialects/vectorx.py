@@ -268,8 +268,28 @@ class LogisticOp(IRDLOperation):
             raise VerifyException("takes x, y and perhaps what y was rounded by, all of the result's type")
 
 
+@irdl_op_definition
+class GeluOp(IRDLOperation):
+    """x times the normal distribution function of x, of f32, with small relative error also where that is tiny:
+    `vectorx.gelu %x : vector<16xf32>`.
+    """
+
+    name = "vectorx.gelu"
+    _T: ClassVar = VarConstraint("_T", AnyAttr())
+    operand = operand_def(_T)
+    result = result_def(_T)
+    traits = traits_def(Pure())
+    assembly_format = "$operand attr-dict `:` type($operand)"
+
+    def __init__(self, operand: SSAValue) -> None:
+        super().__init__(operands=[operand], result_types=[operand.type])
+
+
 VectorX = Dialect(
     "vectorx",
-    [ConvertOp, SelectOp, CompareOp, StepOp, GatherOp, ScatterOp, ReduceOp, ExtractOp, PrefetchOp, DotOp, LogisticOp],
+    [
+        *(ConvertOp, SelectOp, CompareOp, StepOp, GatherOp, ScatterOp, ReduceOp, ExtractOp, PrefetchOp, DotOp),
+        *(LogisticOp, GeluOp),
+    ],
     [],
 )

@@ -28,7 +28,7 @@ SIDE_BY_SIDE = 4
 LONG_CHAIN = 30
 """Cycles of a body above which a vector alone leaves the processor waiting."""
 
-CHAINS = (math.SqrtOp, math.ExpOp, math.ErfOp, math.TanhOp, math.LogOp, math.Log1pOp, math.ExpM1Op)
+CHAINS = (math.SqrtOp, math.ExpOp, math.ErfOp, math.TanhOp, math.LogOp, math.Log1pOp, math.ExpM1Op, vectorx.GeluOp)
 """Functions that are a chain of operations on vectors of any length."""
 
 UNROLLED_BLOCK = 24
@@ -131,6 +131,7 @@ _CYCLES: dict[type[Operation], float] = {
     math.PowFOp: 60,
     tensor.ExtractOp: 10,
     vectorx.LogisticOp: 30,
+    vectorx.GeluOp: 30,
 }
 """Cycles of an op on one vector, roughly; other math ops take 25, other ops 1."""
 
@@ -219,7 +220,7 @@ def side_by_side(ops: Sequence[Operation], size: Dim, lanes: int) -> int:
 
     A processor does not look far enough ahead to find the next vector's chain behind the first one's.
     """
-    functions = [op for op in ops if op.dialect_name() == "math" and _CYCLES.get(type(op), 25) > 1]
+    functions = [op for op in ops if op.dialect_name() in ("math", "vectorx") and cycles([op]) > 1]
     if cycles(ops) < LONG_CHAIN or any(type(op) not in CHAINS for op in functions):
         return 1
     whole = lanes * SIDE_BY_SIDE

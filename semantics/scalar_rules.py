@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from fractions import Fraction
-from math import inf, isfinite
+from math import erfc, inf, isfinite
 from typing import Any
 
 import ml_dtypes
@@ -197,6 +197,13 @@ def _in_double(function: Callable[..., Any]) -> Callable[..., Any]:
     return lambda op, *operands: function(*(o.astype(np.float64) for o in operands))
 
 
+def _gelu(x: Array) -> Array:
+    return x * 0.5 * _erfc(-x / np.sqrt(2.0))
+
+
+_erfc = np.vectorize(erfc, otypes=[np.float64])
+
+
 def _logistic(x: Array, y: Array, low: Array | float = 0.0) -> Array:
     return x / (1 + np.exp(-(y + low)))
 
@@ -240,6 +247,7 @@ SCALAR_RULES: dict[type[Operation], Callable[..., Any]] = {
     math.FmaOp: _fma,
     vectorx.ConvertOp: _convert,
     vectorx.LogisticOp: _in_double(_logistic),
+    vectorx.GeluOp: _in_double(_gelu),
 }
 """A rule for each scalar operation: (operation, operands) -> its result, before it takes the result's type."""
 

@@ -139,6 +139,10 @@ class Scalars:
         """x / (1 + exp(-y)) of f32, for x, y and perhaps what y was rounded by."""
         return self.emit(vectorx.LogisticOp.create(operands=arguments, result_types=[arguments[0].type]))
 
+    def gelu(self, x: SSAValue) -> SSAValue:
+        """x times the normal distribution function, of f32."""
+        return self.emit(vectorx.GeluOp.create(operands=[x], result_types=[x.type]))
+
     def fma(self, a: SSAValue, b: SSAValue, c: SSAValue) -> SSAValue:
         """a*b + c rounded once: only inside of one operator's own formula."""
         op = math.FmaOp.create(operands=[a, b, c], result_types=[a.type], properties=_NO_FLAGS.copy())
