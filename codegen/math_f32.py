@@ -16,8 +16,8 @@ from ..dialects.target import Target
 from .lanes import Lanes, fma, polynomial
 from .llvm_types import F32, I32
 from .lookup import lookup
-from .math_wide import cos_of_any, sin_of_any
 from .math_tables import ERF, EXP, ROOTS, ROOTS_LOW, TANH, Pieces
+from .math_wide import cos_of_any, sin_of_any
 from .mathematics import Mathematics
 
 INF = float("inf")
@@ -262,7 +262,7 @@ def log1p(m: Mathematics, x: Lanes) -> Lanes:
 def tanh(m: Mathematics, x: Lanes) -> Lanes:
     """By pieces of |x|, an odd function; max error 0.960 ULP."""
     a = x.abs().at_most(9.1)
-    return piecewise(m.target, a, (a + 1.0).bits().shifted_down(21), TANH).with_sign_of(x)
+    return piecewise(m.target, a, (a + 1.0).bits().shifted_down(21), TANH, first=a).with_sign_of(x)
 
 
 def sinh(m: Mathematics, x: Lanes) -> Lanes:
@@ -289,20 +289,21 @@ def _half_exp(m: Mathematics, x: Lanes) -> Lanes:
 def erf(m: Mathematics, x: Lanes) -> Lanes:
     """By pieces of |x|, an odd function; max error 0.911 ULP."""
     a = x.abs().at_most(3.99)
-    return piecewise(m.target, a, (a + 2.0).bits().shifted_down(20), ERF).with_sign_of(x)
+    return piecewise(m.target, a, (a + 2.0).bits().shifted_down(20), ERF, first=a).with_sign_of(x)
 
 
-def piecewise(target: Target, a: Lanes, index: Lanes, table: Pieces) -> Lanes:
+def piecewise(target: Target, a: Lanes, index: Lanes, table: Pieces, first: Lanes | None = None) -> Lanes:
     """value + d*slope(d), where d = a - center, by the low four bits of the index.
 
-    The centers are such that their values are nearly numbers of f32; around 0 the value is a itself.
+    The centers are such that their values are nearly numbers of f32; `first` is the value around 0.
     """
     center = lookup(target, table.centers, index)
     d = a - center
     slope = lookup(target, table.slopes[-1], index)
     for coefficients in table.slopes[-2::-1]:
         slope = fma(slope, d, lookup(target, coefficients, index))
-    return fma(d, slope, center.equals(0.0).choose(a, lookup(target, table.values, index)))
+    value = lookup(target, table.values, index)
+    return fma(d, slope, value if first is None else center.equals(0.0).choose(first, value))
 
 
 # --- trigonometric functions ---

@@ -1,4 +1,4 @@
-"""Products with a distribution function, as one formula of f32: the logistic one (SiLU, GELU by tanh), the normal one."""
+"""Products with a distribution function as one formula of f32: the logistic (SiLU, GELU by tanh) or the normal one."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from ..dialects.target import Target
 from .lanes import Lanes, fma
 from .lookup import lookup
 from .math_f32 import SIXTEENTH, exp_parts, has_scalef, nearest_sixteenth, piecewise, power_of_two, times_power_of_two
-from .math_tables import EXP, GELU, ROOTS, ROOTS_LOW
+from .math_tables import EXP, GELU, NORMAL_TAIL, ROOTS, ROOTS_LOW
 from .mathematics import Mathematics
 
 MOST = 17.5
@@ -31,6 +31,8 @@ def logistic(m: Mathematics, x: Lanes, y: Lanes, low: Lanes | None = None) -> La
     return (y < LEAST).choose(x * 0.0, _scaled(m.target, q, n, whole))
 
 
+GELU_NEAR = 5.0
+"""Up to here one formula does; beyond, which is rare, a longer one in a cold function."""
 LN2_SHORT = 0.693115234375  # 12 bits: a multiple of 1/16 times it is exact
 LN2_SHORT_LOW = 3.194618495250318e-05
 HALF_LOG2_E = 0.7213475108146667
@@ -39,11 +41,22 @@ HALF_LOG2_E = 0.7213475108146667
 def gelu(m: Mathematics, x: Lanes) -> Lanes:
     """max(x, 0) - g(|x|), where g(a) = a * Phi(-a) for the normal distribution function Phi; max error 1.6 ULP.
 
-    2 * g(a) * exp(a^2/2) goes by pieces. exp(-a^2/2) = 2^n * t * (1 + e) as in `exp_parts`: a^2 is never rounded, and
-    what the product with t was rounded by is kept.
+    2*g goes by pieces, which are short where g falls steeply.
     """
-    target, a = m.target, x.abs().at_most(14.9)
-    smooth = piecewise(target, a, (a + 1.0).bits().shifted_down(21), GELU)
+    a = x.abs()
+    double = piecewise(m.target, a, (7.0 - a).bits().shifted_down(20), GELU)
+    fast = fma(double, x.const(-0.5), x.at_least(-0.0))
+    return m.with_slow_path(x, fast, GELU_NEAR, "gelu", lambda x: _gelu_of_any(m.target, x))
+
+
+def _gelu_of_any(target: Target, x: Lanes) -> Lanes:
+    """The same where g is tiny: 2 * g(a) * exp(a^2/2) goes by pieces.
+
+    exp(-a^2/2) = 2^n * t * (1 + e) as in `exp_parts`: a^2 is never rounded, and what the product with t was rounded by
+    is kept.
+    """
+    a = x.abs().at_most(14.9)
+    smooth = piecewise(target, a, (a + 1.0).bits().shifted_down(21), NORMAL_TAIL, first=a)
     n, sixteenths = nearest_sixteenth(fma(a * a, a.const(-HALF_LOG2_E), SIXTEENTH))
     r = fma(a, a, n * (2 * LN2_SHORT))  # -2 times the rest of the exponent, within 0.044
     r = fma(n, r.const(2 * LN2_SHORT_LOW), r)

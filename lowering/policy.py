@@ -28,7 +28,7 @@ SIDE_BY_SIDE = 4
 LONG_CHAIN = 30
 """Cycles of a body above which a vector alone leaves the processor waiting."""
 
-CHAINS = (math.SqrtOp, math.ExpOp, math.ErfOp, math.TanhOp, math.LogOp, math.Log1pOp, math.ExpM1Op, vectorx.GeluOp)
+CHAINS = (math.SqrtOp, math.ExpOp, math.ErfOp, math.TanhOp, math.LogOp, math.Log1pOp, math.ExpM1Op)
 """Functions that are a chain of operations on vectors of any length."""
 
 UNROLLED_BLOCK = 24

@@ -33,6 +33,8 @@ def find_streams(
     With `in_order` the first stage that comes to a line asks for it: in a pipeline it is ahead of the others.
     """
     found: list[list[Stream]] = [[] for _ in nest.stages]
+    if nest.pure:
+        return found  # each stream is walked through as one, which the hardware sees
     if nest.columns:
         return [_next_rows(nest, stage, shapes, target) for stage in nest.stages]
     if not _worth(nest, shapes, target):
