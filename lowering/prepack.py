@@ -22,7 +22,7 @@ from ..dialects import kernel
 from ..dialects.dims import Dim, ShapeAttr, as_dim, tensor_type
 from ..dialects.target import Target
 from .choices import Given, parts_of, schedule_of
-from .kernels import conv_transpose, depthwise, integer_conv, winograd_plan
+from .kernels import conv_transpose, depthwise, integer_conv, strassen, winograd_plan
 from .kernels.byte_panels import DotProducts
 from .kernels.conv_plan import CHANNELS, choose, choose_rows
 from .kernels.matmul_plan import panel_columns
@@ -36,6 +36,7 @@ from .kernels.packing import (
     pack_quad_columns,
     pack_quad_conv,
     pack_recurrence,
+    pack_strassen,
     pack_winograd,
     pack_winograd_columns,
 )
@@ -89,14 +90,19 @@ class Request:
 
 
 def choose_matmul(op: kernel.TemplateOp, a: Dims, b: Dims, c: Dims, request: Request) -> Layout | None:
-    """(panel, whether b is stored transposed): b's columns in panels."""
+    """(panel, whether b is stored transposed): b's columns in panels; or (K block, panel, transposed): sums of them."""
     if len(b) != 2 or element_type(op.inputs[1]) == i8:
         return None
     columns = b[0] if flag(op, "trans_b") else b[1]
     if not columns.is_const or columns.value < 2:
         return None
-    panel = panel_columns(Products(element_type(op.inputs[0])), columns, request.target, request.given)
-    return "matmul", (panel, int(flag(op, "trans_b")))
+    products, transposed = Products(element_type(op.inputs[0])), flag(op, "trans_b")
+    if not request.exact and not flag(op, "trans_a"):
+        depth = b[1] if transposed else b[0]
+        fast = strassen.choose(products, a[:-1], columns, depth, request.target, request.given)
+        if fast is not None:
+            return strassen.STRASSEN, (fast.depth_block, fast.panel, int(transposed))
+    return "matmul", (panel_columns(products, columns, request.target, request.given), int(transposed))
 
 
 def choose_conv(op: kernel.TemplateOp, x: Dims, w: Dims, y: Dims, request: Request) -> Layout | None:
@@ -181,6 +187,9 @@ def pack(layout: Layout, array: Array) -> Array:
     if name == "matmul":
         panel, transposed = numbers
         return pack_columns(array.T if transposed else array, panel)
+    if name == strassen.STRASSEN:
+        block, panel, transposed = numbers
+        return pack_strassen(array.T if transposed else array, block, panel)
     if name == "winograd":
         rows, vectors, channels, lanes = numbers
         return pack_winograd_columns(array, vectors * lanes) if channels else pack_winograd(array, rows)
@@ -262,6 +271,13 @@ def tell_matmul(config: dict[str, Attribute], shape: Sequence[int], numbers: tup
     return -(-columns // panel) * panel * depth
 
 
+def tell_strassen(config: dict[str, Attribute], shape: Sequence[int], numbers: tuple[int, ...]) -> int:
+    _, panel, _ = numbers
+    config["panel"], config[strassen.STRASSEN] = IntegerAttr(panel, i64), IntegerAttr(1, i64)
+    config.pop("trans_b", None)
+    return prod(shape)
+
+
 def tell_conv(config: dict[str, Attribute], shape: Sequence[int], numbers: tuple[int, ...]) -> int:
     groups = numbers[-1]
     return tell_tile(config, shape, numbers, shape[0] // groups, prod(shape[1:]))
@@ -322,6 +338,7 @@ def tell_quad_conv(config: dict[str, Attribute], shape: Sequence[int], numbers: 
 
 TELL: dict[str, Callable[[dict[str, Attribute], Sequence[int], tuple[int, ...]], int]] = {
     "matmul": tell_matmul,
+    strassen.STRASSEN: tell_strassen,
     "conv": tell_conv,
     "conv_transpose": tell_conv_transpose,
     "winograd": tell_winograd,

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 from ..dialects.target import Target
 from .choices import GRAIN_CYCLES, LOOPS, Given, Number
+from .kernels.strassen import STRASSEN
 
 MOST = 6
 """Variants of one round, at most."""
@@ -53,7 +54,11 @@ def tiles(chosen: Chosen, target: Target) -> Iterator[Given]:
 
 
 def product_tiles(chosen: Chosen, target: Target) -> Iterator[Given]:
-    """As `tiles`; the panels of a few rows too."""
+    """As `tiles`; the panels of a few rows too. By Strassen's algorithm panels have their width."""
+    if chosen.get("algorithm") == STRASSEN:
+        for rows in (number(chosen, "rows") - 1, number(chosen, "rows") - 2):
+            yield {"rows": rows}
+        return
     if number(chosen, "panels") > 1:
         for panels in (1, 2, 3, 4, 6):
             yield {"panels": panels}
@@ -61,11 +66,12 @@ def product_tiles(chosen: Chosen, target: Target) -> Iterator[Given]:
 
 
 def product_blocks(chosen: Chosen, target: Target) -> Iterator[Given]:
-    rows, block, ahead = (number(chosen, n) for n in ("rows", "row_block", "steps_ahead"))
-    yield {"steps_ahead": 0}
+    rows, block = number(chosen, "rows"), number(chosen, "row_block")
+    if chosen.get("algorithm") != STRASSEN:
+        yield {"steps_ahead": 0}
+        yield {"steps_ahead": number(chosen, "steps_ahead") * 2}
     yield {"row_block": max(rows, block // 2 // max(rows, 1) * rows)}
     yield {"row_block": block * 2}
-    yield {"steps_ahead": ahead * 2}
     yield {"groups_ahead": 1 - number(chosen, "groups_ahead")}
     yield from grains(chosen, target)
 

@@ -24,7 +24,7 @@ from ..loop_builder import INDEX
 from ..template import TemplateContext
 from .activations import like
 from .emit import Ix
-from .matmul import batch_strides
+from .matmul_problem import batch_strides
 from .operator import Operator
 from .panels import pack_across, slack
 from .register_tile import Factors, Products, RegisterTile, largest_rows

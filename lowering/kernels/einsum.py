@@ -19,7 +19,8 @@ from ...semantics.reference.linear import einsum_terms
 from ..loop_builder import Scalar
 from ..template import TemplateContext
 from .emit import Emitter, Ix, plain
-from .matmul import Factor, MatmulBuilder, Problem, choose
+from .matmul import MatmulBuilder, choose
+from .matmul_problem import Factor, Problem
 from .operator import Operator
 from .register_tile import Products
 

@@ -28,7 +28,8 @@ from ..template import TemplateContext
 from ..tensor.element_kinds import Element
 from .byte_panels import FLIP, BytePacker, DotProducts, as_bytes, ones, scratch_of_quads
 from .emit import F64, Emitter, Ix
-from .matmul import MOST_GROUPS, MatmulBuilder, Plan, Problem, Sink, choose, read_problem
+from .matmul import MOST_GROUPS, MatmulBuilder, Plan, choose
+from .matmul_problem import Problem, Sink, read_problem
 from .operands import number
 from .operator import Operator, known_number
 from .panels import slack

@@ -14,150 +14,25 @@ is computed as a single row, of the swapped operands.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from typing import TypeAlias
+from collections.abc import Sequence
 
 from xdsl.ir import SSAValue
 
 from ...dialects import kernel
-from ...dialects.dims import Dim, as_dim
+from ...dialects.dims import as_dim
 from ...dialects.dims.expression import dim_min
 from ..loop_builder import Scalar
-from ..template import TemplateContext, whole
+from ..template import TemplateContext
+from . import strassen
 from .emit import Emitter, Ix, plain
-from .matmul_plan import FEW_ROWS, Plan, choose, depth_block, panel_columns
+from .matmul_plan import FEW_ROWS, Plan, choose, depth_block, panel_columns, tall_tiles
+from .matmul_problem import PointsSink, Problem, Sink, read_problem, row_index
 from .operands import element_type, flag, number, stored_type
 from .panels import AHEAD, pack_across, pack_along, slack
 from .register_tile import Factors, Products, RegisterTile
 
-ONE = as_dim(1)
-
 MOST_GROUPS = 64
 """Panels whose partial sums are kept at once, where there are several K blocks."""
-
-
-@dataclass(frozen=True)
-class Factor:
-    """An operand as [outer, depth], for each batch index: `outer` are a's rows or b's columns.
-
-    One of the strides is 1.  `panel` is the width of its panels where it is packed already.
-    """
-
-    buffer: SSAValue
-    outer_stride: Ix
-    depth_stride: Ix
-    batch_strides: tuple[Ix, ...] = ()
-    panel: int | None = None
-    offset: Ix | int = 0
-
-    def at(self, batch: Sequence[Ix], outer: Ix | int, depth: Ix) -> Ix:
-        """The offset of an element."""
-        place = depth * self.depth_stride
-        for index, stride in zip(batch, self.batch_strides, strict=True):
-            place = place + index * stride
-        return place + self.outer_stride * outer + self.offset
-
-
-@dataclass(frozen=True)
-class Problem:
-    """c[batch, rows, columns].  `row_axes` are the result's axes that the rows run over, `row_sizes` their sizes."""
-
-    batch: tuple[Dim, ...]
-    rows: Dim
-    columns: Dim
-    depth: Dim
-    row_factor: Factor
-    column_factor: Factor
-    row_axes: tuple[int, ...]
-    row_sizes: tuple[Dim, ...]
-    column_axis: int | None
-    result_rank: int
-    batch_axes: tuple[int, ...] | None = None
-    """The result's axes of `batch`; None: its first ones."""
-
-
-def left_factor(
-    e: Emitter, context: TemplateContext, a: SSAValue, batch: Sequence[Dim], swapped: bool
-) -> tuple[Dim, Dim, Factor]:
-    """(rows, depth, a)."""
-    dims = list(context.dims(a))
-    buffer = context.buffer(a)
-    rows, depth = dims[-2:] if len(dims) > 1 else (ONE, dims[0])
-    if swapped:
-        rows, depth = depth, rows
-    m, k = e.dim(rows), e.dim(depth)
-    strides = batch_strides(e, dims[:-2], batch, m * k)
-    return rows, depth, Factor(buffer, *((e.ix(1), m) if swapped else (k, e.ix(1))), strides)
-
-
-def right_factor(
-    e: Emitter, context: TemplateContext, b: SSAValue, batch: Sequence[Dim], swapped: bool
-) -> tuple[Dim, Factor]:
-    """(columns, b), for a b that is not packed."""
-    dims = list(context.dims(b))
-    buffer = context.buffer(b)
-    swapped = swapped and len(dims) > 1
-    columns = ONE if len(dims) == 1 else dims[-2] if swapped else dims[-1]
-    depth = dims[0] if len(dims) == 1 else dims[-1] if swapped else dims[-2]
-    n, k = e.dim(columns), e.dim(depth)
-    strides = batch_strides(e, dims[:-2], batch, n * k)
-    return columns, Factor(buffer, *((k, e.ix(1)) if swapped else (e.ix(1), n)), strides)
-
-
-def read_problem(
-    e: Emitter,
-    context: TemplateContext,
-    a_tensor: SSAValue,
-    b_tensor: SSAValue,
-    result: tuple[Dim, ...],
-    trans_a: bool = False,
-    trans_b: bool = False,
-    panel: int | None = None,
-) -> Problem:
-    """The operands as factors; a single column becomes a single row by swapping them."""
-    rank = len(result)
-    b_dims = context.dims(b_tensor)
-    has_rows = len(context.dims(a_tensor)) > 1
-    has_columns = panel is not None or len(b_dims) > 1
-    batch = result[: rank - has_rows - has_columns]
-    rows, depth, a = left_factor(e, context, a_tensor, batch, trans_a)
-    if panel is None:
-        columns, b = right_factor(e, context, b_tensor, batch, trans_b)
-    else:
-        flat = tuple(e.ix(0) for _ in batch)
-        columns, b = result[-1], Factor(context.buffer(b_tensor), e.ix(1), e.ix(1), flat, panel)
-    row_axis = len(batch) if has_rows else None
-    column_axis = rank - 1 if has_columns else None
-    if columns is ONE and rows is not ONE and panel is None:
-        axes = () if column_axis is None else (column_axis,)
-        return Problem(batch, columns, rows, depth, b, a, axes, (columns,), row_axis, rank)
-    if column_axis is None:
-        # one row times one column: the lanes need an axis, and the row's (if there is one) has one element too
-        return Problem(batch, rows, columns, depth, a, b, (), (rows,), row_axis, rank)
-    if row_axis is not None and batch and not trans_a and all(d is ONE for d in b_dims[:-2]):
-        # a's rows follow one another through the whole batch
-        sizes = (*batch, rows)
-        flat_a, flat_b = replace(a, batch_strides=()), replace(b, batch_strides=())
-        axes = tuple(range(len(sizes)))
-        return Problem((), whole(*sizes), columns, depth, flat_a, flat_b, axes, sizes, column_axis, rank)
-    axes = () if row_axis is None else (row_axis,)
-    return Problem(batch, rows, columns, depth, a, b, axes, (rows,), column_axis, rank)
-
-
-def batch_strides(e: Emitter, own: Sequence[Dim], batch: Sequence[Dim], matrix: Ix) -> tuple[Ix, ...]:
-    """What one step of each batch axis is in an operand with the batch axes `own`: 0 where it broadcasts."""
-    strides: list[Ix] = []
-    step = matrix
-    for at in range(1, len(batch) + 1):
-        if at > len(own) or (own[-at] is ONE and batch[-at] is not ONE):
-            strides.append(e.ix(0))
-            continue
-        size = e.dim(own[-at])
-        known = own[-at] is batch[-at]
-        strides.append(step if known else e.select_index(size.compare("eq", 1), 0, step))
-        step = step * size
-    return tuple(reversed(strides))
 
 
 def build(context: TemplateContext, op: kernel.TemplateOp) -> None:
@@ -168,21 +43,34 @@ def build(context: TemplateContext, op: kernel.TemplateOp) -> None:
     problem = read_problem(e, context, a, b, context.dims(op.results_[0]), *trans, number(op, "panel"))
     products = Products(element_type(op.inputs[0]))
     factor = problem.column_factor
-    plan = choose(products, problem.rows, problem.columns, context.target, factor.panel, given=context.part.given)
-    context.part.adopt(plan)
 
     def sink(value: SSAValue, indices: Sequence[Scalar], mask: SSAValue | None, axis: int) -> None:
         context.store(op, [products.narrow(e, value, stored_type(op))], indices, mask, axis)
 
-    MatmulBuilder(e, context, problem, products, plan, sink).build()
+    def sink_points(values: Sequence[SSAValue], places: Sequence[Sequence[Scalar]], axis: int) -> None:
+        stored = stored_type(op)
+        context.store_in_step(op, [[products.narrow(e, v, stored)] for v in values], places, None, axis)
 
-
-Sink: TypeAlias = Callable[[SSAValue, Sequence[Scalar], "SSAValue | None", int], None]
-"""Takes a vector (or scalar) of finished sums: the sums, the result's indices of the first, a mask, the lanes' axis."""
+    given = context.part.given
+    if flag(op, strassen.STRASSEN):
+        fast = strassen.choose(products, problem.row_sizes, problem.columns, problem.depth, context.target, given)
+        assert fast is not None, "packed for this algorithm"
+        context.part.adopt(fast)
+        strassen.StrassenBuilder(e, context, problem, products, fast, sink_points).build()
+        return
+    plan = choose(products, problem.rows, problem.columns, context.target, factor.panel, given=given)
+    context.part.adopt(plan)
+    builder = MatmulBuilder(e, context, problem, products, plan, sink)
+    if context.points_in_step(op) > 1:
+        builder.sink_points = sink_points
+    builder.build()
 
 
 class MatmulBuilder:
     """Emits one product; the methods are the loops, from outside in."""
+
+    sink_points: PointsSink | None = None
+    """Where it is better than `sink`, because the epilogue is long."""
 
     def __init__(
         self,
@@ -287,7 +175,7 @@ class MatmulBuilder:
         count = self.row_end - self.row_start
         tiles: list[tuple[RegisterTile, Ix, Ix]] = []
         if plan.tail_rows:
-            split = self.row_start + plan.tall_tiles(count) * plan.tile.rows
+            split = self.row_start + tall_tiles(count, plan.rows, plan.tail_rows) * plan.tile.rows
             tiles = [(plan.tile, self.row_start, split), (plan.tail_tile(), split, self.row_end)]
         else:
             tiles = [(plan.tile, self.row_start, self.row_end)]
@@ -473,18 +361,35 @@ class MatmulBuilder:
             self.sink(e.load(self.sums, at), [plain(b) for b in self.batch], None, -1)
             return
         masks = self.column_masks(column)
-        start = self.row_index(row)
+        start = row_index(e, problem, row)
         count = (self.row_end - row).min(tile.rows)
-        with e.loop(0, count, carried=[i.ssa for i in start], nonempty=True) as loop:
+        axis = problem.column_axis if problem.column_axis is not None else -1
+        in_step = self.sink_points if not masks else None
+        # two rows of two vectors are enough for the chain of one to be covered by the others
+        together = 2 if in_step is not None and tile.vectors <= 2 else 1
+        with e.loop(0, count, together, carried=[i.ssa for i in start], nonempty=True) as loop:
             index = [e.ix(i) for i in loop.carried]
-            place = loop.index * tile.columns + at
-            for v in range(tile.vectors):
-                value = e.load_vector(self.sums, place + v * tile.lanes, tile.lanes)
-                indices = self.result_index(index, column + v * tile.lanes)
-                axis = problem.column_axis if problem.column_axis is not None else -1
-                mask = masks[v] if masks else None
-                value = self.corrected(value, loop.index + row, group, v, indices, mask, axis)
-                self.sink(value, indices, mask, axis)
+            values: list[SSAValue] = []
+            places: list[list[Scalar]] = []
+            number = loop.index
+            for later in range(together):
+                if later:
+                    # behind the last row that one is stored again
+                    number = (loop.index + later).min(count - 1)
+                    there = (loop.index + later).compare("ult", count)
+                    index = [e.select_index(there, i, j) for i, j in zip(self.next_row(index), index)]
+                place = number * tile.columns + at
+                for v in range(tile.vectors):
+                    value = e.load_vector(self.sums, place + v * tile.lanes, tile.lanes)
+                    indices = self.result_index(index, column + v * tile.lanes)
+                    mask = masks[v] if masks else None
+                    value = self.corrected(value, number + row, group, v, indices, mask, axis)
+                    if in_step is None:
+                        self.sink(value, indices, mask, axis)
+                    values.append(value)
+                    places.append(indices)
+            if in_step is not None:
+                in_step(values, places, axis)
             loop.carry([i.ssa for i in self.next_row(index)])
 
     def corrected(
@@ -499,15 +404,6 @@ class MatmulBuilder:
     ) -> SSAValue:
         """What is stored for a vector of finished sums of a row; for those who derive from this."""
         return value
-
-    def row_index(self, row: Ix) -> list[Ix]:
-        """A row number as an index on each row axis."""
-        indices: list[Ix] = []
-        for size in reversed(self.problem.row_sizes[1:]):
-            extent = self.e.dim(size)
-            indices.append(row % extent)
-            row = row // extent
-        return [row, *reversed(indices)]
 
     def next_row(self, index: list[Ix]) -> list[Ix]:
         """Counts one row on."""

@@ -54,10 +54,11 @@ class Plan(Choices):
     def tail_tile(self) -> RegisterTile:
         return RegisterTile(self.tail_rows, self.vectors * self.panels, self.lanes)
 
-    def tall_tiles(self, count: Ix) -> Ix:
-        """How many tiles of `rows` rows come first: the others are low as far as that leaves fewer rows empty."""
-        tiles = count.ceildiv(self.rows)
-        return (tiles - (tiles * self.rows - count) // max(1, self.rows - self.tail_rows)).max(0)
+
+def tall_tiles(count: Ix, rows: int, tail_rows: int) -> Ix:
+    """How many tiles of `rows` come first: the others are low as far as that leaves fewer rows empty."""
+    tiles = count.ceildiv(rows)
+    return (tiles - (tiles * rows - count) // max(1, rows - tail_rows)).max(0)
 
 
 def depth_block(target: Target) -> int:

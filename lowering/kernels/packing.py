@@ -19,6 +19,14 @@ def pack_columns(matrix: NDArray[Any], panel: int) -> NDArray[Any]:
     return np.ascontiguousarray(padded.reshape(depth, panels, panel).transpose(1, 0, 2)).reshape(-1)
 
 
+def pack_strassen(matrix: NDArray[Any], block: int, panel: int) -> NDArray[Any]:
+    """[K, N] -> flat [K / block, N / (2 * panel), 4, block / 2, panel]: see `strassen` for the four sums."""
+    depth, columns = matrix.shape
+    halves = matrix.reshape(depth // block, 2, block // 2, columns // (2 * panel), 2, panel)
+    b11, b12, b21, b22 = (halves[:, i, :, :, j] for i in range(2) for j in range(2))
+    return np.ascontiguousarray(np.stack([b11, b22, b12 - b22, b21 - b11], 1).swapaxes(1, 3).swapaxes(2, 3)).reshape(-1)
+
+
 def pack_rows(matrices: NDArray[Any], rows: int) -> NDArray[Any]:
     """[G, M, K] -> flat [G, ceil(M / rows), K, rows]: blocks of rows, the last of each matrix filled up with zeros."""
     groups, height, depth = matrices.shape

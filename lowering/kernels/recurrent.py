@@ -24,7 +24,8 @@ from ..loop_builder import Scalar
 from ..template import TemplateContext
 from .activations import Function, functions, like
 from .emit import Ix
-from .matmul import Factor, MatmulBuilder, Problem, choose
+from .matmul import MatmulBuilder, choose
+from .matmul_problem import Factor, Problem
 from .operands import flag, number
 from .operator import Operator
 from .panels import pack_across, slack

@@ -12,6 +12,7 @@ from sardonyx.dialects.dims import as_dim
 from sardonyx.dialects.target import Target
 from sardonyx.lowering.kernels import matmul
 from sardonyx.lowering.kernels.emit import Ix
+from sardonyx.lowering.kernels.matmul_plan import tall_tiles
 from sardonyx.lowering.kernels.packing import pack_columns
 from sardonyx.lowering.loop_builder import LoopBuilder
 from xdsl.dialects import arith
@@ -232,7 +233,7 @@ def test_tiles_of_a_known_number_of_rows_are_equal_but_for_one_row() -> None:
     products = matmul.Products(Float32Type())
     for rows in (14, 15, 27, 29, 40, 128, 197, 266):
         plan = matmul.choose(products, as_dim(rows), as_dim(768), host_target())
-        tall = plan.tall_tiles(Ix(LoopBuilder(Block(), host_target()), rows)).known
+        tall = tall_tiles(Ix(LoopBuilder(Block(), host_target()), rows), plan.rows, plan.tail_rows).known
         assert tall is not None
         assert plan.tail_rows in (0, plan.rows - 1)
         low = -(-(rows - tall * plan.rows) // plan.tail_rows) if plan.tail_rows else 0

@@ -1,0 +1,442 @@
+"""A product by one step of Strassen's algorithm: 7 products of halves where the direct form has 8.
+
+Pairs of rows, pairs of panels of columns and the halves of a K block are the 2 x 2 blocks:
+
+    m1 = (a11 + a22)(b11 + b22)    m2 = (a21 + a22) b11    m3 = a11 (b12 - b22)    m4 = a22 (b21 - b11)
+    m5 = (a11 + a12) b22    m6 = (a21 - a11)(b11 + b12)    m7 = (a12 - a22)(b21 + b22)
+    c11 += m1 + m4 - m5 + m7    c12 += m3 + m5    c21 += m2 + m4    c22 += m1 - m2 + m3 + m6
+
+(V. Strassen, Gaussian elimination is not optimal, 1969.)  Rows are sums already when they are packed.  Of the columns
+four sums are packed beforehand, from which the other three follow by an addition each, so constant weights take no
+more memory than in the direct form.  Each product is added to its one or two results when its register tile is done.
+
+Rows 2i and 2i + 1 of the last row axis are a pair, whatever the batch is: a sample's results do not depend on the
+samples beside it.  The row that is left over in an odd number is a pair with itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import prod
+from typing import TypeAlias
+
+from xdsl.dialects.builtin import f32
+from xdsl.ir import SSAValue
+
+from ...dialects.dims import Dim, as_dim
+from ...dialects.target import Target
+from ..choices import GRAIN_CYCLES, ORDER, VECTOR_WIDTH, Choices, Given, given_number
+from ..loop_builder import Scalar
+from ..template import TemplateContext
+from .emit import Emitter, Ix, plain
+from .matmul_plan import NOTHING, depth_block, tall_tiles
+from .matmul_problem import PointsSink, Problem, row_index
+from .panels import pack_across, slack
+from .register_tile import Factors, Products, RegisterTile, largest_rows
+
+STRASSEN = "strassen"
+VECTORS = 2
+"""Vectors of a panel."""
+LEAST_ROWS = 64
+"""Rows of a sample from which the sums of columns are worth their time."""
+LEAST_SIDE = 256
+"""Columns and depth from which the sums of rows are."""
+MOST_STEPS = 384
+"""Steps of a K block: chains of half as many additions keep the errors below twice those of common libraries."""
+MOST_GROUPS = 16
+"""Groups of columns whose results are kept at once."""
+
+Place: TypeAlias = tuple[int, int]
+"""A block of results and the sign with which a product is added to it."""
+
+Added: TypeAlias = "tuple[Ix, SSAValue, SSAValue | None]"
+"""The same in a kernel, and whether there is this place at all."""
+
+C11, C12, C21, C22 = range(4)
+PRODUCTS: tuple[tuple[Place, ...], ...] = (
+    ((C21, 1), (C22, -1)),
+    ((C11, -1), (C12, 1)),
+    ((C12, 1), (C22, 1)),
+    ((C11, 1), (C21, 1)),
+    ((C11, 1), (C22, 1)),
+    ((C22, 1),),
+    ((C11, 1),),
+)
+"""Where m2, m5, m3, m4 (whose right factors b11, b22, b12 - b22 and b21 - b11 are packed), m1, m6 and m7 go to."""
+PACKED = 4
+"""The products whose right factors are packed; those of the others are sums of them."""
+
+A11, A12, A21, A22 = range(4)
+QUARTER_SLOTS = {A11: 2, A12: 1, A21: 5, A22: 3}
+"""The product in whose left factor's place a quarter of the rows is packed first."""
+ROW_SUMS = {
+    0: (A21, A22, True), 1: (A11, A12, True), 4: (A11, A22, True), 5: (A21, A11, False), 6: (A12, A22, False),
+}  # fmt: skip
+"""The left factors that are sums (True) or differences, by product."""
+
+
+@dataclass(frozen=True)
+class StrassenPlan(Choices):
+    """The sizes of one product: tiles of `rows` pairs and, where not all are whole, of `tail_rows`; `row_block` pairs
+    are packed at once; K blocks of `depth_block` steps; `groups_ahead` as for the direct form."""
+
+    rows: int
+    tail_rows: int
+    row_block: int
+    depth_block: int
+    groups_ahead: int
+    lanes: int
+    algorithm: str = STRASSEN
+
+    FIXED = {
+        "depth_block": ORDER,
+        "lanes": VECTOR_WIDTH,
+        "algorithm": "another algorithm rounds differently (`exact` turns this one off)",
+    }
+
+    @property
+    def panel(self) -> int:
+        return VECTORS * self.lanes
+
+
+def choose(
+    products: Products, rows: tuple[Dim, ...], columns: Dim, depth: Dim, target: Target, given: Given = NOTHING
+) -> StrassenPlan | None:
+    """The sizes for a product with the row axes `rows`; None where the direct form is chosen.
+
+    A product without a batch axis is left alone: its rows may be samples.  Whether it is None does not depend on the
+    batch, nor on what is given.
+    """
+    lanes = target.lanes(products.bytes)
+    panel = VECTORS * lanes
+    if target.plain or products.element != f32 or len(rows) < 2 or not rows[-1].is_const:
+        return None
+    if rows[-1].value < LEAST_ROWS or not columns.is_const or not depth.is_const:
+        return None
+    if columns.value < LEAST_SIDE or columns.value % (2 * panel) or depth.value < LEAST_SIDE:
+        return None
+    block = split_depth(depth.value, target, lanes)
+    if block is None:
+        return None
+    samples = prod(d.value for d in rows[:-1]) if all(d.is_const for d in rows[:-1]) else None
+    most = largest_rows(target.vector_registers, VECTORS)
+    height, tail = most, most - 1
+    if samples is not None:
+        pairs = samples * -(-rows[-1].value // 2)
+        height = -(-pairs // -(-pairs // most))
+        tail = height - 1 if pairs % height else 0
+    wanted = given_number(given, "rows", height, 2)
+    if wanted != height and wanted <= most:
+        height, tail = wanted, wanted - 1
+    wanted = given_number(given, "tail_rows", tail, 1)
+    if tail and wanted < height:
+        tail = wanted
+    limit = max(1, target.l2 * 3 // 5 // (len(PRODUCTS) * block // 2 * products.bytes) // height) * height
+    rows_at_once = given_number(given, "row_block", limit, 1)
+    return StrassenPlan(
+        height, tail, rows_at_once if rows_at_once % height == 0 else limit, block,
+        min(1, given_number(given, "groups_ahead", 1)), lanes,
+        grain_cycles=given_number(given, "grain_cycles", GRAIN_CYCLES, 1),
+    )  # fmt: skip
+
+
+def split_depth(depth: int, target: Target, lanes: int) -> int | None:
+    """The steps of a K block: the most that divide the depth into halves of whole vectors; None where they are few."""
+    most = min(depth_block(target), MOST_STEPS)
+    return next((b for b in range(most, most // 3, -1) if depth % b == 0 and b % (2 * lanes) == 0), None)
+
+
+class StrassenBuilder:
+    """Emits one product; the methods are the loops, from outside in."""
+
+    def __init__(
+        self,
+        e: Emitter,
+        context: TemplateContext,
+        problem: Problem,
+        products: Products,
+        plan: StrassenPlan,
+        sink: PointsSink,
+    ) -> None:
+        self.e, self.context, self.problem, self.products, self.plan, self.sink = (
+            e, context, problem, products, plan, sink
+        )  # fmt: skip
+        self.half = plan.depth_block // 2
+        self.sample_rows = problem.row_sizes[-1].value
+        self.pairs_each = -(-self.sample_rows // 2)
+        self.panel = plan.panel
+        self.quarter = self.half * self.panel
+
+    def build(self) -> None:
+        e, problem, plan = self.e, self.problem, self.plan
+        if problem.rows is as_dim(0):
+            return
+        self.pairs = e.product([e.dim(d) for d in problem.row_sizes[:-1]]) * self.pairs_each
+        self.groups = problem.columns.value // (2 * self.panel)
+        blocks = self.pairs.ceildiv(plan.row_block)
+        work = self.pairs.min(plan.row_block) * (problem.depth.value * 2 * VECTORS)
+        grain = e.ix(2 * e.grain_cycles) // work.max(1) + 1
+        with e.parallel(blocks * self.groups, grain) as (lower, upper, thread):
+            self.take_scratch(thread)
+            with e.loop(lower // self.groups, (upper - 1) // self.groups + 1, nonempty=True) as items:
+                start = items.index * self.groups
+                self.block(items.index, (lower - start).max(0), (upper - start).min(self.groups), blocks)
+
+    def take_scratch(self, thread: SSAValue) -> None:
+        """Packed rows, the sums of columns that are not packed, and the results of a row block."""
+        plan, sums = self.plan, self.products.sums
+        height = plan.row_block + plan.rows
+        self.slot = height * self.half + slack(plan.lanes, plan.rows)
+        self.packed = self.context.scratch(sums, len(PRODUCTS) * self.slot, thread)
+        self.column_sums = self.context.scratch(sums, (len(PRODUCTS) - PACKED) * self.quarter, thread)
+        kept = min(self.groups, MOST_GROUPS)
+        self.results = self.context.scratch(sums, height * kept * 4 * self.panel, thread)
+
+    def block(self, item: Ix, first: Ix, last: Ix, blocks: Ix) -> None:
+        """The groups of columns [first, last) of one row block."""
+        e, plan = self.e, self.plan
+        height = self.pairs.ceildiv(blocks).round_up(plan.rows) if blocks.known != 1 else self.pairs
+        self.start = item * height
+        self.end = (self.start + height).min(self.pairs)
+        self.tiles = (self.end - self.start).ceildiv(plan.rows)
+        depth = self.problem.depth.value
+        with e.loop(first, last, MOST_GROUPS, nonempty=True) as chunk:
+            self.first_group, self.last_group = chunk.index, (chunk.index + MOST_GROUPS).min(last)
+            with e.loop(0, depth // plan.depth_block, nonempty=True) as k:
+                self.depth_start = k.index * plan.depth_block
+                self.pack_rows()
+                with e.loop(self.first_group, self.last_group, nonempty=True) as groups:
+                    self.columns_at = (k.index * self.groups + groups.index) * (4 * self.quarter)
+                    self.group(groups.index)
+
+    def each_tile(self, body: Callable[[RegisterTile, Ix], None], skip_first: bool = False) -> None:
+        """The tiles of the row block, by their first pair; the first one is tall."""
+        e, plan = self.e, self.plan
+        if not plan.tail_rows:
+            ranges = [(plan.rows, self.start, self.end)]
+        else:
+            tall = tall_tiles(self.end - self.start, plan.rows, plan.tail_rows).max(1)
+            split = self.start + tall * plan.rows
+            ranges = [(plan.rows, self.start, split), (plan.tail_rows, split, self.end)]
+        for height, start, end in ranges:
+            if skip_first and height == plan.rows and start is self.start:
+                start = start + height
+            with e.loop(start, end, height) as loop:
+                body(RegisterTile(height, VECTORS, plan.lanes), loop.index)
+
+    # Rows
+
+    def row_of(self, pair: Ix, odd: int) -> Ix:
+        """The row in all samples; what is behind a sample's last row is that row."""
+        row = (pair % self.pairs_each * 2 + odd).min(self.sample_rows - 1)
+        return pair // self.pairs_each * self.sample_rows + row
+
+    def pack_rows(self) -> None:
+        """The quarters of a's row block, and their sums."""
+        self.each_tile(self.pack_tile)
+
+    def pack_tile(self, tile: RegisterTile, pair: Ix) -> None:
+        e, factor, lanes = self.e, self.problem.row_factor, self.plan.lanes
+        at = (pair - self.start) * self.half
+        for quarter, slot in QUARTER_SLOTS.items():
+            odd, right = divmod(quarter, 2)
+            depth = self.depth_start + right * self.half
+
+            def row_at(r: int, odd: int = odd, depth: Ix = depth) -> Ix:
+                return factor.at((), self.row_of((pair + r).min(self.pairs - 1), odd), depth)
+
+            pack_across(
+                e, self.products, factor.buffer, row_at, tile.rows, e.ix(self.half), self.packed,
+                at + slot * self.slot, tile.rows,
+            )  # fmt: skip
+        with e.loop(0, tile.rows * self.half, lanes) as loop:
+            place = loop.index + at
+            quarters = {
+                quarter: e.load_vector(self.packed, place + slot * self.slot, lanes)
+                for quarter, slot in QUARTER_SLOTS.items()
+            }
+            for slot, (left, right, plus) in ROW_SUMS.items():
+                combine = e.add if plus else e.sub
+                e.store_vector(combine(quarters[left], quarters[right]), self.packed, place + slot * self.slot)
+
+    # Columns
+
+    def group(self, group: Ix) -> None:
+        """A K block's part of the results in one group of columns; after the last K block they are stored."""
+        e = self.e
+        with e.when(self.depth_start.compare("eq", 0)):
+            self.each_tile(lambda tile, pair: self.clear(tile, self.place(tile, pair, group)))
+        with e.loop(0, PACKED, nonempty=True) as loop:
+            self.packed_products(group, loop.index)
+        with e.loop(PACKED, len(PRODUCTS), nonempty=True) as loop:
+            self.summed_products(group, loop.index)
+        last = self.depth_start.compare("eq", self.problem.depth.value - self.plan.depth_block)
+        with e.when(last):
+            self.each_tile(lambda tile, pair: self.store(tile, pair, group))
+
+    def place(self, tile: RegisterTile, pair: Ix, group: Ix) -> Ix:
+        """Where a tile's results are kept: four blocks of `rows` times a panel."""
+        width = (self.last_group - self.first_group) * (4 * self.panel)
+        return (pair - self.start) * width + (group - self.first_group) * (tile.rows * 4 * self.panel)
+
+    def clear(self, tile: RegisterTile, at: Ix) -> None:
+        e, lanes = self.e, self.plan.lanes
+        zero = e.constant(0, self.products.sums, lanes)
+        with e.loop(0, tile.rows * 4 * self.panel, lanes) as loop:
+            e.store_vector(zero, self.results, loop.index + at)
+
+    def packed_products(self, group: Ix, number: Ix) -> None:
+        """m2, m5, m3 or m4, for all tiles."""
+        columns = self.problem.column_factor.buffer
+        targets = self.targets(number, range(PACKED))
+        at = self.columns_at + number * self.quarter
+
+        def vectors(k: Ix) -> list[SSAValue]:
+            return self.panel_vectors(columns, k, at)
+
+        self.each_tile(lambda tile, pair: self.product(tile, pair, group, number, vectors, targets))
+
+    def summed_products(self, group: Ix, number: Ix) -> None:
+        """m1, m6 or m7, for all tiles. The first tile makes the right factor, which the others read.
+
+        b11 + b22 is there when the others are made of it and one packed sum each.
+        """
+        e, columns = self.e, self.problem.column_factor.buffer
+        targets = self.targets(number, range(PACKED, len(PRODUCTS)))
+        sums_at = (number - PACKED) * self.quarter
+        both_at = self.columns_at + (number - (PACKED - 1)) * self.quarter
+
+        def first(left: SSAValue, left_at: Ix) -> Callable[[Ix], list[SSAValue]]:
+            def vectors(k: Ix) -> list[SSAValue]:
+                pairs = zip(self.panel_vectors(left, k, left_at), self.panel_vectors(columns, k, both_at))
+                found = [e.add(a, b) for a, b in pairs]
+                for v, value in enumerate(found):
+                    e.store_vector(value, self.column_sums, k * self.panel + sums_at + v * self.plan.lanes)
+                return found
+
+            return vectors
+
+        def others(k: Ix) -> list[SSAValue]:
+            return self.panel_vectors(self.column_sums, k, sums_at)
+
+        tall = RegisterTile(self.plan.rows, VECTORS, self.plan.lanes)
+        with e.when(number.compare("eq", PACKED)):
+            self.product(tall, self.start, group, number, first(columns, self.columns_at), targets)
+        with e.when(number.compare("ne", PACKED)):
+            self.product(tall, self.start, group, number, first(self.column_sums, e.ix(0)), targets)
+        self.each_tile(lambda tile, pair: self.product(tile, pair, group, number, others, targets), skip_first=True)
+
+    def panel_vectors(self, buffer: SSAValue, k: Ix, at: Ix) -> list[SSAValue]:
+        lanes = self.plan.lanes
+        return [self.e.load_vector(buffer, k * self.panel + at + v * lanes, lanes) for v in range(VECTORS)]
+
+    def targets(self, number: Ix, numbers: range) -> list[Added]:
+        """Where the product of that number, one of some, goes to."""
+        e = self.e
+        number = number - numbers.start
+        found: list[Added] = []
+        for t in range(2):
+            places = [PRODUCTS[n][min(t, len(PRODUCTS[n]) - 1)] for n in numbers]
+            block = self.chosen(number, [block for block, _ in places])
+            sign = self.chosen_sign(number, [sign for _, sign in places], e.constant(1, self.products.sums))
+            with_two = [len(PRODUCTS[n]) > t for n in numbers]
+            there = None if all(with_two) else number.compare("ult", with_two.index(False))
+            found.append((block, e.b.broadcast(sign, self.plan.lanes), there))
+        return found
+
+    def product(
+        self,
+        tile: RegisterTile,
+        pair: Ix,
+        group: Ix,
+        number: Ix,
+        vectors: Callable[[Ix], list[SSAValue]],
+        targets: list[Added],
+    ) -> None:
+        """A tile of the product of that number, added to its results."""
+        e = self.e
+        row = (pair - self.start) * self.half + number * self.slot
+        ahead = self.share_of_next(group, number, pair)
+
+        def factors(indices: list[Ix]) -> Factors:
+            [k] = indices
+            if ahead is not None:
+                e.prefetch(self.problem.column_factor.buffer, k * ahead[1] + ahead[0])
+            return vectors(k), lambda r: self.products.load(e, self.packed, k * tile.rows + row + r)
+
+        sums = tile.accumulate(e, self.products, [self.half], factors)
+        place = self.place(tile, pair, group)
+        for block, sign, there in targets:
+            at = place + block * (tile.rows * self.panel)
+            if there is None:
+                self.update(sums, at, sign)
+                continue
+            with e.when(there):
+                self.update(sums, at, sign)
+
+    def chosen(self, number: Ix, values: list[int]) -> Ix:
+        """values[number]"""
+        result = self.e.ix(values[-1])
+        for i, value in reversed(list(enumerate(values[:-1]))):
+            if value != values[i + 1] or result.known != value:
+                result = self.e.select_index(number.compare("eq", i), value, result)
+        return result
+
+    def chosen_sign(self, number: Ix, signs: list[int], one: SSAValue) -> SSAValue:
+        """1 or -1; at most one of the signs is negative."""
+        e = self.e
+        if -1 not in signs:
+            return one
+        return e.select(number.compare("eq", signs.index(-1)), e.constant(-1, self.products.sums), one)
+
+    def share_of_next(self, group: Ix, number: Ix, pair: Ix) -> tuple[Ix, Ix] | None:
+        """What a tile asks for of the columns that the group after this one reads: (start, elements a step)."""
+        e = self.e
+        if not self.plan.groups_ahead:
+            return None
+        tiles = self.tiles * len(PRODUCTS)
+        stride = (tiles + (4 * self.panel - 1)) // tiles
+        size = 4 * self.quarter
+        # behind the last group comes the first one, in the next K block
+        over = (self.first_group - self.last_group + (1 + self.groups)) * size
+        following = e.select_index((group + 1).compare("eq", self.last_group), over, size)
+        tile = number * self.tiles + (pair - self.start) // self.plan.rows
+        return self.columns_at + following + tile * self.half * stride, stride
+
+    def update(self, sums: list[SSAValue], at: Ix, sign: SSAValue) -> None:
+        """Adds a product to a block of results."""
+        e, lanes = self.e, self.plan.lanes
+        for i, value in enumerate(sums):
+            place = at + i * lanes
+            e.store_vector(e.fma(sign, value, e.load_vector(self.results, place, lanes)), self.results, place)
+
+    # Results
+
+    def store(self, tile: RegisterTile, pair: Ix, group: Ix) -> None:
+        """The epilogue and the stores of a tile's four blocks, pair by pair."""
+        e = self.e
+        at = self.place(tile, pair, group)
+        count = (self.end - pair).min(tile.rows)
+        with e.loop(0, count, nonempty=True) as loop:
+            for odd in range(2):
+                number = pair + loop.index
+                if not odd or self.sample_rows % 2 == 0:
+                    self.store_row(tile, number, odd, group, loop.index * self.panel + at)
+                    continue
+                with e.when((number % self.pairs_each).compare("ne", self.pairs_each - 1)):
+                    self.store_row(tile, number, odd, group, loop.index * self.panel + at)
+
+    def store_row(self, tile: RegisterTile, pair: Ix, odd: int, group: Ix, at: Ix) -> None:
+        e, lanes, panel = self.e, self.plan.lanes, self.panel
+        rows = row_index(e, self.problem, self.row_of(pair, odd))
+        values: list[SSAValue] = []
+        places: list[list[Scalar]] = []
+        for right in range(2):
+            for v in range(VECTORS):
+                place = at + ((2 * odd + right) * (tile.rows * panel) + v * lanes)
+                values.append(e.load_vector(self.results, place, lanes))
+                places.append([*map(plain, rows), plain(group * (2 * panel) + (right * panel + v * lanes))])
+        axis = self.problem.column_axis
+        assert axis is not None
+        self.sink(values, places, axis)
