@@ -5,6 +5,7 @@
         objects/<key>            one kernel's machine code
         files/<device>-<inode>   digest of a file, with the size and time that it had then
         externals/<digest>       names of the external data files that the model with this digest has
+        hosts/<digest>           LLVM's name and features of the CPU that the system describes so
 
 A stored file has a magic, the digest and length of its JSON header, the header, and sections with digests of their own.
 It is written under another name and then renamed, so it is whole or not there; where a digest does not fit it is
@@ -40,7 +41,7 @@ DEFAULT_LIMIT = 8 << 30
 KEEP_AFTER_EVICTION = 0.9
 STALE_SECONDS = 3600.0
 """A temporary file this old was left by a process that died."""
-KINDS = ("programs", "objects", "files", "externals")
+KINDS = ("programs", "objects", "files", "externals", "hosts")
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,15 @@
-"""The machine we run on: LLVM's name and features of the CPU, cache sizes, cores."""
+"""The machine we run on: LLVM's name and features of the CPU, cache sizes, cores.
+
+LLVM is asked once a machine: its answer is kept in the caches' folder, under a digest of what the system tells of the
+CPU, so that loading a stored program takes neither the time nor the memory of LLVM.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
+import importlib.util
+import json
 import os
 import platform
 import sys
@@ -9,9 +17,9 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-import llvmlite.binding as llvm
-
+from .cache import open_cache
 from .errors import InputError, UnsupportedError
+from .stored import new_file
 
 REQUIRED = ("avx", "avx2", "fma", "f16c", "bmi", "bmi2")
 WIDE = ("avx512f", "avx512bw", "avx512dq", "avx512vl")
@@ -57,12 +65,12 @@ def detect() -> Host:
         raise UnsupportedError(
             f"sardonyx runs on Linux on x86-64, this is {sys.platform} on {platform.machine()}",
         )
-    available: dict[str, bool] = dict(llvm.get_host_cpu_features())
+    name, available = described_cpu()
     check_features(available)
     wide = all(available.get(name, False) for name in WIDE)
     caches = cache_sizes(CACHES)
     return Host(
-        cpu=llvm.get_host_cpu_name(),
+        cpu=name,
         features=",".join(f"{'+' if on else '-'}{name}" for name, on in sorted(available.items())),
         vector_bytes=64 if wide else 32,
         vector_registers=32 if wide else 16,
@@ -70,6 +78,36 @@ def detect() -> Host:
         l2=caches["L2"],
         l3=caches["L3"],
     )
+
+
+def described_cpu() -> tuple[str, dict[str, bool]]:
+    """LLVM's name of the CPU, and which features it has."""
+    caches = open_cache()
+    stored = None if caches is None else caches.root / "hosts" / cpu_digest()
+    if stored is not None:
+        with contextlib.suppress(OSError, ValueError):
+            name, features = json.loads(stored.read_text())
+            return str(name), {str(k): bool(v) for k, v in dict(features).items()}
+    import llvmlite.binding as llvm
+
+    found = llvm.get_host_cpu_name(), dict(llvm.get_host_cpu_features())
+    if stored is not None:
+        with contextlib.suppress(OSError), new_file(stored) as out:
+            out.write(json.dumps(found).encode())
+    return found
+
+
+CPU_LINES = ("vendor_id", "cpu family", "model", "model name", "stepping", "flags")
+
+
+def cpu_digest() -> str:
+    """Of what the system tells of the first CPU, and of which llvmlite is installed."""
+    first = Path("/proc/cpuinfo").read_text().split("\n\n")[0].splitlines()
+    found = [line for line in first if line.split("\t")[0].strip(" :") in CPU_LINES]
+    spec = importlib.util.find_spec("llvmlite")
+    if spec is not None and spec.origin is not None:
+        found += [spec.origin, str(os.stat(spec.origin).st_mtime_ns)]
+    return hashlib.sha256("\n".join(found).encode()).hexdigest()
 
 
 def check_features(available: dict[str, bool]) -> None:

@@ -1,19 +1,25 @@
-"""Objects to addresses. What an object may call from outside is a list of our own, never the whole process."""
+"""Objects to addresses. What an object may call from outside is a list of our own, never the whole process.
+
+An object's sections are laid out in pages of their own; its calls to the outside go through jumps behind its code,
+since an address may be further away than a call reaches.  Pages with code are made executable when nothing is written
+to them any more.
+"""
 
 from __future__ import annotations
 
 import ctypes
 import hashlib
-import itertools
+import mmap
+import struct
 import threading
 import weakref
 from collections.abc import Iterable, Mapping
 from functools import cache
 
-import llvmlite.binding as llvm
-
-from .elf import MalformedObjectError, Symbols, symbols
+from .elf import MalformedObjectError, Object, Relocation, read
 from .errors import CompilerBug
+from .memory import PAGE, protect
+from .memory import Mapping as Pages
 
 MEMORY = ("memcpy", "memmove", "memset")
 SYSTEM = ("syscall", "sched_getcpu")
@@ -26,13 +32,21 @@ MATH = (
 """Functions of libm, each in its f64 form and, with an f added, in its f32 form."""
 
 
+ABSOLUTE, RELATIVE, BY_STUB = (1,), (2, 4), (9, 41, 42)
+"""Kinds of relocations: R_X86_64_64; PC32 and PLT32; GOTPCREL, GOTPCRELX and REX_GOTPCRELX."""
+STUB = struct.Struct("<6sQ2x")
+JUMP = b"\xff\x25\x00\x00\x00\x00"
+"""`jmp *0(%rip)`: to the address that stands behind it."""
+ADDRESS_IN_STUB = len(JUMP)
+
+
 class Library:
     """One linked object: its exported addresses, and what keeps them alive."""
 
-    def __init__(self, tracker: llvm.orcjit.ResourceTracker, names: Iterable[str], needs: tuple[Library, ...]) -> None:
-        self._tracker = tracker
+    def __init__(self, pages: Pages, addresses: Mapping[str, int], needs: tuple[Library, ...]) -> None:
+        self._pages = pages
         self._needs = needs
-        self.addresses: Mapping[str, int] = {name: tracker[name] for name in names}
+        self.addresses = addresses
 
 
 class Linker:
@@ -42,10 +56,7 @@ class Linker:
     """
 
     def __init__(self) -> None:
-        initialize_llvm()
-        self._jit = llvm.create_lljit_compiler(suppress_errors=True)
         self._lock = threading.Lock()
-        self._numbers = itertools.count()
         self._libraries: weakref.WeakValueDictionary[str, Library] = weakref.WeakValueDictionary()
 
     def link(self, data: bytes, needs: Iterable[Library] = ()) -> Library:
@@ -54,10 +65,10 @@ class Linker:
         Raises CompilerBug where the object is malformed or needs any other symbol.
         """
         try:
-            table = symbols(data)
+            content = read(data)
         except MalformedObjectError as error:
             raise CompilerBug(f"cannot link: {error}") from error
-        imports, providers = self._resolve(table, tuple(needs))
+        imports, providers = self._resolve(content, tuple(needs))
         key = hashlib.sha256(data)
         for name, address in sorted(imports.items()):
             key.update(f"{name}={address};".encode())
@@ -65,15 +76,18 @@ class Linker:
         with self._lock:
             library = self._libraries.get(digest)
             if library is None:
-                library = self._link(data, table, imports, providers)
-                self._libraries[digest] = library
+                pages, addresses = Layout(content, imports).load()
+                library = self._libraries[digest] = Library(pages, addresses, providers)
             return library
 
-    def _resolve(self, table: Symbols, needs: tuple[Library, ...]) -> tuple[dict[str, int], tuple[Library, ...]]:
+    def _resolve(self, content: Object, needs: tuple[Library, ...]) -> tuple[dict[str, int], tuple[Library, ...]]:
         imports: dict[str, int] = {}
         providers: list[Library] = []
         missing: list[str] = []
-        for name in table.undefined:
+        for symbol in content.symbols:
+            name = symbol.name
+            if symbol.section is not None or not name:
+                continue
             provider = next((library for library in needs if name in library.addresses), None)
             if provider is not None:
                 imports[name] = provider.addresses[name]
@@ -86,30 +100,80 @@ class Linker:
             raise CompilerBug(f"an object needs symbols that nothing provides: {', '.join(missing)}")
         return imports, tuple(dict.fromkeys(providers))
 
-    def _link(self, data: bytes, table: Symbols, imports: Mapping[str, int], providers: tuple[Library, ...]) -> Library:
-        builder = llvm.JITLibraryBuilder().add_object_img(data)
-        for name, address in imports.items():
-            builder.import_symbol(name, address)
-        for name in table.defined:
-            builder.export_symbol(name)
-        try:
-            tracker = builder.link(self._jit, f"sx{next(self._numbers)}")
-        except RuntimeError as error:
-            raise CompilerBug(f"cannot link an object: {error}") from error
-        return Library(tracker, table.defined, providers)
+
+class Layout:
+    """Where the sections of an object go: code, then the jumps to imported symbols, and from a new page on data."""
+
+    def __init__(self, content: Object, imports: Mapping[str, int]) -> None:
+        self.content, self.imports = content, imports
+        self.starts: dict[int, int] = {}
+        end = 0
+        for executable in (True, False):
+            for number, section in content.sections.items():
+                if section.executable == executable:
+                    end = _aligned(end, section.align)
+                    self.starts[number] = end
+                    end += len(section.data)
+            if executable:
+                end = _aligned(end, STUB.size)
+                self.stubs = {number: end + STUB.size * i for i, number in enumerate(self._indirect())}
+                end += STUB.size * len(self.stubs)
+                self.code = end = _aligned(end, PAGE)
+        self.size = end
+
+    def _indirect(self) -> list[int]:
+        """The symbols that are reached through an address in memory: imported ones, and those that code wants so."""
+        symbols, relocations = self.content.symbols, self.content.relocations
+        used = {r.symbol for r in relocations if symbols[r.symbol].section is None or r.kind in BY_STUB}
+        return sorted(number for number in used if symbols[number].section is not None or symbols[number].name)
+
+    def _address(self, base: int, number: int) -> int:
+        """Of a symbol, where the object is loaded at `base`."""
+        symbol = self.content.symbols[number]
+        if symbol.section is None:
+            return self.imports[symbol.name]
+        return base + self.starts[symbol.section] + symbol.offset
+
+    def load(self) -> tuple[Pages, dict[str, int]]:
+        """The object in memory, and the addresses of its symbols."""
+        pages = Pages(max(1, self.size))
+        memory = (ctypes.c_char * self.size).from_address(pages.address)
+        for number, section in self.content.sections.items():
+            start = self.starts[number]
+            memory[start : start + len(section.data)] = section.data
+        for number, at in self.stubs.items():
+            STUB.pack_into(memory, at, JUMP, self._address(pages.address, number))
+        for relocation in self.content.relocations:
+            if relocation.section in self.starts:
+                self._relocate(memory, pages.address, relocation)
+        protect(pages, self.code, mmap.PROT_READ | mmap.PROT_EXEC)
+        exported = [s for s in self.content.symbols if s.name and not s.is_local and s.section in self.starts]
+        return pages, {s.name: pages.address + self.starts[s.section or 0] + s.offset for s in exported}
+
+    def _relocate(self, memory: ctypes.Array[ctypes.c_char], base: int, relocation: Relocation) -> None:
+        number, kind = relocation.symbol, relocation.kind
+        place = self.starts[relocation.section] + relocation.offset
+        if kind in ABSOLUTE:
+            struct.pack_into("<q", memory, place, self._address(base, number) + relocation.addend)
+            return
+        if kind in BY_STUB:
+            target = self.stubs[number] + ADDRESS_IN_STUB
+        elif kind in RELATIVE:
+            imported = self.content.symbols[number].section is None
+            target = self.stubs[number] if imported else self._address(base, number) - base
+        else:
+            raise CompilerBug(f"cannot link an object: it has a relocation of kind {kind}")
+        struct.pack_into("<i", memory, place, target + relocation.addend - place)
+
+
+def _aligned(offset: int, unit: int) -> int:
+    return -(-offset // unit) * unit
 
 
 @cache
 def linker() -> Linker:
     """The process's linker."""
     return Linker()
-
-
-@cache
-def initialize_llvm() -> None:
-    """Makes LLVM know this machine. Any number of calls do."""
-    llvm.initialize_native_target()
-    llvm.initialize_native_asmprinter()
 
 
 @cache

@@ -130,3 +130,9 @@ class GrowingRegion:
 def physical_memory() -> int:
     """Bytes of memory in the machine, rounded down to a page."""
     return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+
+
+def protect(pages: Mapping, size: int, protection: int) -> None:
+    """Sets what may be done with the first `size` bytes, which are whole pages. Raises MemoryError."""
+    if size and _libc().mprotect(pages.address, size, protection):
+        raise MemoryError("the system does not let memory be made executable")

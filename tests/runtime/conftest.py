@@ -15,14 +15,14 @@ from sardonyx.codegen.pool import POOL_NEEDS, pool_module
 from sardonyx.dialects.target import Target
 from sardonyx.runtime import abi
 from sardonyx.runtime.host import detect
-from sardonyx.runtime.linker import initialize_llvm
 from sardonyx.runtime.manifest import FORMAT, Manifest
 
 
 @cache
 def compile_text(text: str) -> bytes:
     """An object of LLVM IR text for this machine."""
-    initialize_llvm()
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
     host = detect()
     machine = llvm.Target.from_triple(host.triple).create_target_machine(
         cpu=host.cpu, features=host.features, opt=2, reloc="pic", codemodel="small"

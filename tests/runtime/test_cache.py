@@ -237,7 +237,7 @@ def test_a_disk_that_cannot_be_written_is_no_error(cache: Cache, manifest: Manif
 LOAD = """
 import sys, time
 began = time.perf_counter()
-sys.modules.update(dict.fromkeys(("onnx", "xdsl", "google.protobuf")))
+sys.modules.update(dict.fromkeys(("onnx", "xdsl", "google.protobuf", "llvmlite", "llvmlite.binding")))
 from pathlib import Path
 from sardonyx.runtime.cache import open_cache
 from sardonyx.runtime.program import LoadedProgram

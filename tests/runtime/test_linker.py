@@ -66,6 +66,40 @@ def test_equal_objects_are_linked_once_and_go_with_their_users(compiled: Compile
     assert CALL(again.addresses["twice"])(5) == 10
 
 
+TABLE = """
+@numbers = constant [2 x i32] [i32 30, i32 12]
+@functions = constant [2 x ptr] [ptr @more, ptr @less]
+@shared = global i32 7
+define i32 @more(i32 %x) {
+ %r = add i32 %x, 1
+ ret i32 %r
+}
+define i32 @less(i32 %x) {
+ %r = sub i32 %x, 1
+ ret i32 %r
+}
+define i32 @through(i32 %x) {
+ %at = getelementptr [2 x ptr], ptr @functions, i32 0, i32 %x
+ %f = load ptr, ptr %at
+ %n = getelementptr [2 x i32], ptr @numbers, i32 0, i32 %x
+ %v = load i32, ptr %n
+ %r = call i32 %f(i32 %v)
+ %s = load i32, ptr @shared
+ %t = add i32 %r, %s
+ store i32 %t, ptr @shared
+ ret i32 %t
+}"""
+
+
+def test_tables_of_addresses_and_what_is_written_to(compiled: Compiled) -> None:
+    """Absolute addresses, addresses in memory, constants and variables; copies that were linked twice are two."""
+    library = Linker().link(compiled(TABLE))
+    through = CALL(library.addresses["through"])
+    assert [through(0), through(1)] == [38, 49]
+    other = Linker().link(compiled(TABLE))
+    assert CALL(other.addresses["through"])(0) == 38
+
+
 def test_every_symbol_that_the_compiler_allows_is_provided(pool_object: bytes) -> None:
     provided = external_symbols()
     assert {*ALLOWED_SYMBOLS, *POOL_NEEDS} - {"", "_GLOBAL_OFFSET_TABLE_"} <= provided.keys()
