@@ -34,6 +34,9 @@ from .window import ONE, ZERO, Convolution, product, read_convolution
 from .winograd import WinogradBuilder
 from .winograd_channels import ChannelsBuilder
 
+LINE_BYTES = 64
+FEW_STEPS = 160
+"""Up to so many products to a sum, its way by memory to the epilogue shows."""
 OWN_IMAGE_GROUPS = 4
 """From so many groups on, a unit of work is one group of one image, and copies its channels itself."""
 
@@ -87,6 +90,8 @@ class ConvBuilder:
     """Emits one convolution; the methods are the loops, from outside in."""
 
     output_phases = 1
+    sums_are_results = True
+    """Whether `finished` only narrows."""
 
     def __init__(
         self,
@@ -284,12 +289,16 @@ class ConvBuilder:
         e = self.e
         first = row_tile * self.height
         weights_at = (group * self.row_tiles + row_tile) * (self.steps * self.height)
+        count = (self.rows - first).min(self.height)
         if self.plan.pixels:
             self.keep_turned(self.accumulate_pixels(tile, view, position, weights_at), tile, sums)
         else:
-            for i, total in enumerate(self.accumulate(view, position, weights_at)):
+            totals = self.accumulate(view, position, weights_at)
+            if self.stores_at_once():
+                self.store_totals(number, group * self.rows + first, position, totals)
+                return
+            for i, total in enumerate(totals):
                 e.store_vector(total, sums, i * tile.lanes)
-        count = (self.rows - first).min(self.height)
         self.store(view.phase, number, group * self.rows + first, count, position, sums)
 
     def keep_turned(self, totals: list[SSAValue], tile: RegisterTile, sums: SSAValue) -> None:
@@ -348,24 +357,68 @@ class ConvBuilder:
     def accumulate_pixels(self, tile: RegisterTile, view: ImageView, position: Ix, weights_at: Ix) -> list[SSAValue]:
         """Rows are positions, vectors are channels."""
         e, plan = self.e, self.plan
+        share = self.share_of_next(position, weights_at)
 
         def factors(indices: list[Ix]) -> Factors:
             at, step = self.tap_offset(view, position, indices)
             weight = step * tile.columns + weights_at
             vectors: list[SSAValue] = []
+            if share is not None:
+                start, width = share
+                for line in range(0, width, LINE_BYTES // self.products.bytes):
+                    e.prefetch(self.weights, step * width + start + line)
             for v in range(tile.vectors):
-                if plan.steps_ahead:
+                if plan.steps_ahead and share is None:
                     e.prefetch(self.weights, weight + (plan.steps_ahead * tile.columns + v * tile.lanes))
                 vectors.append(self.products.load_vector(e, self.weights, weight + v * tile.lanes, tile.lanes))
             return vectors, lambda r: self.products.load(e, view.buffer, at + r)
 
         return tile.accumulate(e, self.products, self.steps_nest(view), factors)
 
+    def share_of_next(self, position: Ix, weights_at: Ix) -> tuple[Ix, int] | None:
+        """What a tile asks for of the next channels' weights: (start, elements a step).
+
+        Each tile of positions asks for an equal share, so that memory is at work all the time, not only while the first
+        tile meets weights that no cache has.
+        """
+        tiles = self.position_tiles.known
+        if not (self.packed and self.plan.rows_outside and self.plan.steps_ahead) or tiles is None or tiles < 2:
+            return None
+        width = -(-self.height // tiles)
+        return weights_at + self.steps * self.height + position // self.width * self.steps * width, width
+
     def covers_whole_tiles(self) -> bool:
         positions = self.windows.positions
         return positions.is_const and positions.value % self.width == 0
 
     # Stores
+
+    def stores_at_once(self) -> bool:
+        """Whether sums go from registers through the epilogue: short ones, with a short epilogue, in whole tiles."""
+        steps, rows = self.steps.known, self.rows.known
+        return (
+            self.sums_are_results
+            and self.flat
+            and self.covers_whole_tiles()
+            and steps is not None
+            and steps <= FEW_STEPS
+            and rows is not None
+            and rows % self.height == 0
+            and self.context.points_in_step(self.op) == 1
+        )
+
+    def store_totals(self, number: Ix, channel: Ix, position: Ix, totals: list[SSAValue]) -> None:
+        """The epilogue and the stores of a whole tile, from registers."""
+        e, tile = self.e, self.tile
+        before = [e.ix(0)] * (len(self.windows.axes) - 1)
+        for row in range(tile.rows):
+            points: list[list[SSAValue]] = []
+            places: list[list[Scalar]] = []
+            for v in range(tile.vectors):
+                total = totals[row * tile.vectors + v]
+                points.append([self.products.narrow(e, total, stored_type(self.op))])
+                places.append([plain(i) for i in (number, channel + row, *before, position + v * tile.lanes)])
+            self.context.store_in_step(self.op, points, places)
 
     def store(self, phase: Ix, number: Ix, channel: Ix, count: Ix, position: Ix, sums: SSAValue) -> None:
         """The epilogue and the stores of a tile: of `count` channels, the positions that are output elements."""

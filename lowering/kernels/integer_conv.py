@@ -96,6 +96,8 @@ def in_memory(row: Row) -> tuple[SSAValue, Ix]:
 class IntegerConvBuilder(ConvBuilder):
     """One convolution of bytes."""
 
+    sums_are_results = False
+
     def __init__(
         self,
         operator: Operator,
