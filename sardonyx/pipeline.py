@@ -48,7 +48,7 @@ from .rewrites.contrib import EXPANSIONS
 from .rewrites.driver import ORIGIN, Pattern, apply_patterns, origins_of
 from .rewrites.infer import infer_shapes
 from .rewrites.infer.materialize import told_by
-from .rewrites.infer.walk import RANK_FROM_DATA, set_type
+from .rewrites.infer.walk import RANK_FROM_DATA, named_values, set_type
 from .rewrites.integer_products import use_integer_products
 from .rewrites.learning import rewrite_learning
 from .rewrites.outline import outline
@@ -205,7 +205,9 @@ def refuse_unknown_ranks(module: ModuleOp) -> None:
         if RANK_FROM_DATA not in op.attributes or isinstance(op, FuncOp):
             continue
         tell = " and ".join(repr(text if "=" in text else f"{text} == 2") for text in told_by(op))
-        found.append(f"\n  --> {onnx.describe(op)}" + (f": assume {tell}, or the contrary" if tell else ""))
+        found.append(
+            f"\n  --> {onnx.describe(op)}{named_values(op)}" + (f": assume {tell}, or the contrary" if tell else "")
+        )
     if found:
         message = f"the rank of a value is known at run time only{''.join(found)}"
         question = question_of(main_of(module))

@@ -14,7 +14,7 @@ from xdsl.ir import Attribute, Operation, SSAValue
 from ...dialects import dims as dims_dialect
 from ...dialects import onnx
 from ...dialects.dims import Dim, as_dim, dims_of
-from ...dialects.dims.expression import ONE, dim_broadcast, never_one
+from ...dialects.dims.expression import ONE, ZERO, dim_broadcast, never_one
 from ...dialects.dims.interval import is_signed
 from ..custom import CustomOperator, Operators
 from ..facts import Facts, broadcast_condition
@@ -274,8 +274,12 @@ class Context:
         self.require(f"{a} <= {b}", why)
 
     def divides(self, k: Dim | int, d: Dim, why: str) -> None:
-        """States that d is a multiple of k."""
+        """States that d is a multiple of k, which is not 0."""
         rest = d % k
+        if rest is ZERO:
+            return
+        if isinstance(k, Dim) and not k.is_const:
+            self.at_most(1, k, why)
         if len(rest.terms) == 1:  # a remainder times a number is 0 where the remainder is
             rest = Dim.of_terms([(1, rest.terms[0][1])])
         self.require(f"{rest} == 0", why)

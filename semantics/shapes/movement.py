@@ -102,8 +102,6 @@ def quotient(c: Context, total: Dim, known: Dim) -> Dim:
         raise ShapeError("a size cannot be inferred beside one of 0")
     common = common_factor(total, known)
     total, known = total.divide_exactly(common) or total, known.divide_exactly(common) or known
-    if not known.is_const:
-        c.at_most(1, known, "the size that -1 stands for")
     c.divides(known, total, "Reshape keeps the number of elements")
     exact = c.scope.facts.known(total).divide_exactly(c.scope.facts.known(known))
     return exact if exact is not None and exact.is_const else total // known

@@ -32,7 +32,7 @@ from .elements import (
     ratio_of_float,
     row_major,
 )
-from .limits import holds_limits
+from .limits import holds_limits, is_data
 from .selection import chosen, indicator, truth_of
 from .value_rule import Known, numbers_of, result_element, result_shape, small_result, zero_of
 
@@ -163,7 +163,14 @@ def divided(c: Context, a: Dim, b: Dim) -> Dim | None:
     facts = c.scope.facts
     if b is ZERO or not facts.prove_le(0, b):
         return None if b is ZERO or not b.is_const else divided(c, -a, -b)
+    _require_divisor(c, b)
     return _toward_zero(c, a, b)
+
+
+def _require_divisor(c: Context, b: Dim) -> None:
+    """States that a size that divides is not 0; what data hold is the kernels' business."""
+    if not b.is_const and c.scope.facts.prove_le(0, b) and not is_data(c, b):
+        c.at_most(1, b, "a size is not divided by 0")
 
 
 def _toward_zero(c: Context, a: Dim, b: Dim) -> Dim:
@@ -176,6 +183,7 @@ def _toward_zero(c: Context, a: Dim, b: Dim) -> Dim:
 def modulo(c: Context, a: Any, b: Any) -> Element:
     if not isinstance(a, Dim) or b is ZERO:
         return None
+    _require_divisor(c, b)
     if not c.attr("fmod"):
         return a % b
     facts = c.scope.facts

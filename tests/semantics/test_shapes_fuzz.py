@@ -288,3 +288,20 @@ def test_values_that_are_data(oracle: Any, a: int, b: int) -> None:
     model = oracle.make(nodes, inputs, ["r", "z", "t", "e", "k"], inits)
     outcome = oracle.check(model, ONES[:8], {"a": lambda _: a, "b": lambda _: b})
     assert not outcome.refused and not outcome.fresh
+
+
+@settings(max_examples=12, deadline=None)
+@given(tree=ARITHMETIC, op=st.sampled_from(["Div", "Mod"]), divisor=st.sampled_from(["a", "b", "ab"]))
+def test_divisors_that_are_sizes(oracle: Any, tree: Any, op: str, divisor: str) -> None:
+    """Of 0 is refused, where onnxruntime ends the process; the quotient of a negative number rounds to 0."""
+    nodes = [N("Shape", ["x"], ["s"]), N("Split", ["s"], ["a1", "b1"], axis=0, num_outputs=2)]
+    nodes += [N("Squeeze", ["a1"], ["a"]), N("Squeeze", ["b1"], ["b"]), N("Mul", ["a", "b"], ["ab"])]
+    nodes += [N(op, [_emit(tree, nodes), divisor], ["q"])]
+    nodes += [N("Min", ["q", "most"], ["v"]), N("Range", ["zero", "v", "c1"], ["y"])]
+    numbers = {"c1": 1, "c2": 2, "c3": 3, "m1": -1, "zero": 0, "most": 500}
+    inits: dict[str, Any] = {k: np.asarray(v, np.int64) for k, v in numbers.items()}
+    inits |= {"half": np.asarray(0.5, np.float32), "three": np.asarray(3, np.float32)}
+    model = oracle.make(nodes, {"x": (T.BOOL, ["A", "B"])}, ["y"], inits)
+    outcome = oracle.check(model, [pair for pair in PAIRS if 0 not in pair.values()])
+    assert outcome.ran and not outcome.refused and not outcome.fresh
+    assert any(str(guard).startswith("1 <= ") for guard in oracle.infer(model).guards)

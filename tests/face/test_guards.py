@@ -1,0 +1,105 @@
+"""Sizes that do not fit are refused by every call, in words: which symbols, inputs, axes and sizes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import onnx.parser
+import pytest
+
+import sardonyx as sx
+
+HEAD = '<ir_version: 11, opset_import: ["" : 23]> g '
+
+
+def program(text: str) -> sx.Program:
+    return sx.compile(onnx.parser.parse_model(HEAD + text))
+
+
+def zeros(*shape: int) -> np.ndarray[Any, Any]:
+    return np.zeros(shape, np.float32)
+
+
+ADD = "(float[N] a, float[M] b) => (float[n] y) { y = Add(a, b) }"
+REFUSED: dict[str, tuple[str, dict[str, Any], str]] = {
+    "Add": (ADD, {"a": zeros(5), "b": zeros(4)}, r"Add.*M = 4 .*'b' axis 0.*N = 5 .*'a' axis 0"),
+    "Reshape": (
+        "(float[A, B] x) => (float[n, m] y) <int64[2] s = {-1, 4}> { y = Reshape(x, s) }",
+        {"x": zeros(5, 3)},
+        r"number of elements.*\(A\*B\)%4 == 0 does not hold: 3 and 0.*A is the size of 'x' axis 0",
+    ),
+    "MatMul": (
+        "(float[A, B] x, float[C, D] w) => (float[n, m] y) { y = MatMul(x, w) }",
+        {"x": zeros(5, 3), "w": zeros(4, 2)},
+        r"MatMul.*B == C does not hold: 3 and 4.*'w' axis 0",
+    ),
+    "Concat": (
+        "(float[A, B] x, float[C, D] w) => (float[n, m] y) { y = Concat<axis=0>(x, w) }",
+        {"x": zeros(5, 3), "w": zeros(4, 2)},
+        r"axis 1 of Concat.*B == D does not hold: 3 and 2",
+    ),
+    "a window": (
+        "(float[1, 2, N] x, float[3, 2, K] w) => (float[n, m, k] y) { y = Conv(x, w) }",
+        {"x": zeros(1, 2, 3), "w": zeros(3, 2, 5)},
+        r"window.*K <= N does not hold: 5 and 3",
+    ),
+    "one symbol of two inputs": (
+        "(float[N, 3] x, float[N] w) => (float[n] y) { s = ReduceSum(x) y = Add(w, w) }",
+        {"x": zeros(4, 3), "w": zeros(5)},
+        r"'w' axis 0 has size 5, expected N = 4 .*'x' axis 0",
+    ),
+    "a shape that is data": (
+        "(float[N] x, int64[2] s) => (float[n, m] y) { y = Reshape(x, s) }",
+        {"x": zeros(6), "s": np.array([4, 2])},
+        r"6 and 8.*N = 6.*v0 = 4 \(element 0 of 's'\)",
+    ),
+    "k of TopK": (
+        "(float[N] x, int64[1] k) => (float[n] y, int64[m] i) { y, i = TopK(x, k) }",
+        {"x": zeros(3), "k": np.array([4])},
+        r"v0 <= N does not hold: 4 and 3.*element 0 of 'k'",
+    ),
+    "heads that share none": (
+        "(float[1, H, 2, 4] q, float[1, K, 3, 4] k, float[1, K, 3, 4] v) => (float[a, b, c, d] y)"
+        "{ y = Attention(q, k, v) }",
+        {"q": zeros(1, 4, 2, 4), "k": zeros(1, 0, 3, 4), "v": zeros(1, 0, 3, 4)},
+        r"1 <= K does not hold.*'k' axis 1",
+    ),
+    "a size divided by none": (
+        "(float[N] x, float[M] w) => (float[k] y) { n = Shape(x) m = Shape(w) q = Div(n, m) y = ConstantOfShape(q) }",
+        {"x": zeros(4), "w": zeros(0)},
+        r"not divided by 0.*1 <= M does not hold.*'w' axis 0",
+    ),
+    "a step of none": (
+        "(float[N] x, float[M] w) => (float[k] y) <int64[1] z = {0}, int64[1] e = {9223372036854775807}>"
+        "{ m = Shape(w) y = Slice(x, z, e, z, m) }",
+        {"x": zeros(7), "w": zeros(0)},
+        r"step of Slice is not 0.*1 <= M",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_sizes_that_do_not_fit_are_refused_in_words(case: str) -> None:
+    text, feed, message = REFUSED[case]
+    with pytest.raises(sx.InputError, match="(?s)" + message):
+        program(text)(**feed)
+
+
+BRANCH = """(float[N] a, float[M] b, bool c) => (float[n] y) { y = If<
+    then_branch = t () => (float[k] z) { s = Add(a, b) z = ReduceSum<keepdims=1>(s) },
+    else_branch = e () => (float[l] w) { w = ReduceSum<keepdims=1>(a) }>(c) }"""
+LOOP = """(float[N] a, float[M] b, int64 n) => (float[k] y) <bool t = {1}> { y = Loop<
+    body = q (int64 i, bool c, float[N] h) => (bool d, float[N] g) { d = Identity(c) g = Add(h, b) }>(n, t, a) }"""
+
+
+def test_what_does_not_run_is_not_held_to_sizes() -> None:
+    branch, loop = program(BRANCH), program(LOOP)
+    a, b = zeros(5), zeros(4)
+    assert branch(a, b, np.array(False))["y"].shape == (1,)
+    assert loop(a, b, np.array(0))["y"].shape == (5,)
+    with pytest.raises(sx.InputError, match="M = 4"):
+        branch(a, b, np.array(True))
+    with pytest.raises(sx.InputError, match="M = 4"):
+        loop(a, b, np.array(2))
+    assert branch(a, zeros(1), np.array(True))["y"].shape == (1,) and loop(a, zeros(1), np.array(2))["y"].shape == (5,)
