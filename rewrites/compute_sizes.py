@@ -18,6 +18,7 @@ from xdsl.ir import Attribute, Operation, SSAValue
 from ..dialects import dims, onnx
 from ..dialects.dims import Dim, ShapeAttr, as_dim, dims_of, tensor_type
 from ..dialects.dims.interval import SIZE_LIMIT
+from ..semantics.conditions import equality
 from ..semantics.weights import WeightStore
 from .constants import make_constant
 from .driver import Firing, origins_of
@@ -36,7 +37,7 @@ def compute_sizes(module: ModuleOp, weights: WeightStore) -> list[Firing]:
             assert isinstance(op, onnx.OnnxOp)
             insert(op, dims.BindOp(rule(op, symbols, weights), symbols, *(least_and_most(len(symbols)))))
             if isinstance(op, onnx.ReshapeOp):
-                condition = f"{elements(op.operands[0])} == {elements(op.results[0])}"
+                condition = equality(elements(op.operands[0]), elements(op.results[0]))
                 insert(op, dims.AssumeOp(condition, "Reshape keeps the number of elements"))
             del op.attributes["dims.binds"]
             fired.append(Firing("ComputeSize", op.name, origins_of(op)))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import gcd
 from typing import Literal, TypeAlias
 
 from ..dialects.dims.expression import Dim, DimError, as_dim
@@ -48,6 +49,27 @@ class Condition:
 
     def __str__(self) -> str:
         return f"{self.left} {self.op} {self.right}"
+
+
+def equality(a: Dim, b: Dim) -> str:
+    """`a == b` without factors that both sides have, a number on the right."""
+    a, b = reduced(a, b)
+    return f"{b} == {a}" if a.is_const and not b.is_const else f"{a} == {b}"
+
+
+def at_most(a: Dim, b: Dim) -> str:
+    """`a <= b` without factors that both sides have."""
+    a, b = reduced(a, b)
+    return f"{a} <= {b}"
+
+
+def reduced(a: Dim, b: Dim) -> tuple[Dim, Dim]:
+    """Both sides of a relation, divided by the greatest number that divides every term."""
+    g = gcd(*(c for d in (a, b) for c, _ in d.terms))
+    if g < 2:
+        return a, b
+    left, right = (Dim.of_terms([(c // g, m) for c, m in d.terms]) for d in (a, b))
+    return left, right
 
 
 def broadcast_condition(a: Dim, b: Dim) -> str:

@@ -36,7 +36,15 @@ from ..dialects.dims.interval import (
 from ..dialects.dims.interval import (
     Ranges as SymbolRanges,
 )
-from .conditions import Condition, broadcast_condition, broadcast_pair, difference_condition, difference_pair
+from .conditions import (
+    Condition,
+    at_most,
+    broadcast_condition,
+    broadcast_pair,
+    difference_condition,
+    difference_pair,
+    equality,
+)
 
 Ranges: TypeAlias = Mapping[str, "tuple[int, int | None]"]
 
@@ -495,14 +503,14 @@ def _missing_equality(d: Dim) -> str:
                     return f"{x % k} == 0"
     positive = Dim.of_terms([t for t in d.terms if t[0] > 0])
     negative = -Dim.of_terms([t for t in d.terms if t[0] < 0])
-    return f"{negative} == {positive}" if positive is ZERO else f"{positive} == {negative}"
+    return equality(negative, positive) if positive is ZERO else equality(positive, negative)
 
 
 def _inequality_text(d: Dim) -> str:
     """d >= 0, with no negative coefficients."""
     positive = Dim.of_terms([t for t in d.terms if t[0] > 0])
     negative = -Dim.of_terms([t for t in d.terms if t[0] < 0])
-    return f"{negative} <= {positive}"
+    return at_most(negative, positive)
 
 
 __all__ = ["Condition", "Contradiction", "Facts", "Proof", "broadcast_condition", "difference_condition", "simplified"]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from math import gcd
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -16,6 +15,7 @@ from ...dialects import onnx
 from ...dialects.dims import Dim, as_dim, dims_of
 from ...dialects.dims.expression import ONE, ZERO, dim_broadcast, never_one
 from ...dialects.dims.interval import is_signed
+from ..conditions import at_most, equality
 from ..custom import CustomOperator, Operators
 from ..facts import Facts, broadcast_condition
 from ..known import constant_value
@@ -170,6 +170,11 @@ class Context:
     def rank(self, index: int) -> int:
         return len(self.dims(index))
 
+    def lengths(self, index: int) -> tuple[int, ...] | None:
+        """The sizes of an operand where all are numbers, if only by what is assumed of them."""
+        dims = [self.scope.facts.known(d) for d in self.dims(index)]
+        return tuple(d.value for d in dims) if all(d.is_const for d in dims) else None
+
     def dims_of_rank(self, index: int, *ranks: int) -> tuple[Dim, ...]:
         """The dims of an operand that must have one of these ranks."""
         dims = self.dims(index)
@@ -271,7 +276,7 @@ class Context:
         return b if b.is_const else a
 
     def at_most(self, a: Dim | int, b: Dim | int, why: str) -> None:
-        self.require(f"{a} <= {b}", why)
+        self.require(at_most(as_dim(a), as_dim(b)), why)
 
     def divides(self, k: Dim | int, d: Dim, why: str) -> None:
         """States that d is a multiple of k, which is not 0."""
@@ -319,14 +324,6 @@ class Context:
         for d in dims:
             total = total * d
         return total
-
-
-def equality(a: Dim, b: Dim) -> str:
-    """`a == b`, without factors that both sides have."""
-    g = gcd(*(c for d in (a, b) for c, _ in d.terms))
-    if g > 1:
-        a, b = (Dim.of_terms([(c // g, m) for c, m in d.terms]) for d in (a, b))
-    return f"{a} == {b}"
 
 
 def elements_of(value: SSAValue, scope: Scope) -> Elements | None:

@@ -9,7 +9,7 @@ from ...dialects import dims as dims_dialect
 from ...dialects import onnx
 from ...dialects.dims.expression import ONE, Dim, as_dim, dim_max
 from ...dialects.onnx.types import STRING, SparseAttr, WeightAttr, element_of_dtype
-from .context import Context, Rules, ShapeError, Types, static_shape
+from .context import Context, Rules, ShapeError, Types
 from .elements import Element, Ratio, row_major
 from .elementwise import FLOAT, element_of_code
 from .limits import holds_limits
@@ -82,7 +82,7 @@ def sized_by(c: Context, index: int, element: Attribute) -> Attribute:
     """A tensor whose dims are an operand's elements."""
     shape = c.ints(index)
     if shape is None:
-        length = static_shape(c.need(index))
+        length = c.lengths(index)
         if length is None or len(length) != 1:
             c.rank_by_length(index)
             return UnrankedTensorType(element)

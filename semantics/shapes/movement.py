@@ -32,7 +32,7 @@ def reshape(c: Context) -> Types:
 
 def _reshape_unknown(c: Context) -> Attribute:
     """The shape operand's length is known more often than its elements."""
-    length = static_shape(c.need(1))
+    length = c.lengths(1)
     if length is None or len(length) != 1:
         return c.open_rank(0, 1)
     return c.like(0, [c.fresh(0, axis) for axis in range(length[0])])
@@ -58,6 +58,7 @@ def _is_data(c: Context, d: Dim) -> bool:
 def _reshape_sizes(c: Context, x: Sequence[Dim], entries: list[Dim], allow_zero: bool) -> list[Dim]:
     out: list[Dim] = []
     inferred = -1
+    copied: set[int] = set()
     for at, d in enumerate(entries):
         if d.is_const and d.value == -1:
             if inferred >= 0:
@@ -70,12 +71,15 @@ def _reshape_sizes(c: Context, x: Sequence[Dim], entries: list[Dim], allow_zero:
             if at >= len(x):
                 raise ShapeError(f"0 at position {at} of a shape copies a size of an operand of rank {len(x)}")
             out.append(x[at])
+            copied.add(at)
         else:
             if not allow_zero:
                 _forbid_zero_copy(c, x, at, d)
             out.append(d)
     total, known = c.count(x), c.count(out)
     if inferred >= 0:
+        if known is ZERO:  # what is copied is on both sides
+            total, known = (c.count([d for at, d in enumerate(dims) if at not in copied]) for dims in (x, out))
         out[inferred] = quotient(c, total, known)
     elif known is not total:
         c.equal(total, known, "Reshape keeps the number of elements")
@@ -196,7 +200,7 @@ def chosen_axis(c: Context, rank: int) -> Dim | None:
 
 def _of_rank(c: Context, rank: Callable[[int], int]) -> Attribute:
     """The type where the axes in operand 1 are data, but perhaps not how many they are."""
-    count = static_shape(c.need(1))
+    count = c.lengths(1)
     if count is None:
         return c.open_rank(0, 1)
     return c.like(0, [c.fresh(0, a) for a in range(rank(count[0] if count else 1))])
@@ -402,7 +406,7 @@ def expand(c: Context) -> Types:
 
 def _expand_unknown(c: Context) -> Attribute:
     """The shape operand's length is known more often than its elements."""
-    length = static_shape(c.need(1))
+    length = c.lengths(1)
     if length is None or len(length) != 1:
         return c.open_rank(0, 1)
     return c.like(0, [c.fresh(0, axis) for axis in range(max(length[0], c.rank(0)))])

@@ -8,7 +8,7 @@ from xdsl.dialects.builtin import i64
 from ...dialects import onnx
 from ...dialects.dims.expression import ONE
 from ..chosen_axes import reduced_to_one, without_one
-from .context import Context, Rules, ShapeError, Types, static_shape
+from .context import Context, Rules, ShapeError, Types
 
 
 def reduce(c: Context) -> Types:
@@ -25,7 +25,7 @@ def reduce(c: Context) -> Types:
         return [c.like(0, reduced_to_one(x, chosen) if keep else without_one(x, chosen[0]))]
     if axes is None:
         # which axes is not known; how many may be
-        count = static_shape(c.need(1))
+        count = c.lengths(1)
         if keep:
             return [c.like(0, [c.fresh(0, a) for a in range(len(x))])]
         if count is None or len(count) != 1 or not count[0]:

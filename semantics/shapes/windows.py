@@ -58,7 +58,8 @@ def window_sizes(c: Context, spatial: Sequence[Dim], kernel: Sequence[Dim], ceil
     for size, k, stride, dilation, (before, after) in zip(spatial, kernel, strides, dilations, pads):
         reach = (k - 1) * dilation + 1
         padded = size + (before + after)
-        c.at_most(reach, padded, "the window fits into its input")
+        # with `ceil` the only window may hang over, or there is none
+        c.at_most(reach, padded + (2 * stride - 1 if ceil else 0), "the window fits into its input")
         steps = padded - reach
         if not ceil:
             out.append(steps // stride + 1)
