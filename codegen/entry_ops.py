@@ -156,7 +156,8 @@ def bind(e: EntryBuilder, op: Operation) -> None:
     b = e.b
     type_ = op.source.type
     assert isinstance(type_, TensorType)
-    name = name_of(op.source, "a computed size")
+    name = onnx.value_name(op.source)
+    shown = name if name is not None else named_behind(op.source)
     for index, symbol in enumerate(op.symbols):
         value = load_element(e, e.pointer(op.source), type_.element_type, index)
         limit = ANY
@@ -164,11 +165,29 @@ def bind(e: EntryBuilder, op: Operation) -> None:
             low, high = op.lower.data[index], op.upper.data[index]
             lower, upper = e.size(low), e.size(high)
             within = b.and_(b.icmp("sge", value, lower), b.icmp("sle", value, upper))
-            message = f"'{escaped(name)}' has the value {{0}}, out of the range from {{1}} to {{2}}"
+            message = f"'{escaped(shown)}' has the value {{0}}, out of the range from {{1}} to {{2}}"
             e.guard(within, "guard", message, [value, lower, upper], node_of(op))
             if low.is_const and high.is_const:
                 limit = float(max(abs(low.value), abs(high.value)))
-        e.bind_symbol(symbol.data, value, f"element {index} of '{name}'", limit)
+        what = f"element {index} of '{shown}'" if name is not None else f"a size that '{shown}' gives"
+        e.bind_symbol(symbol.data, value, what, limit)
+
+
+def named_behind(value: SSAValue) -> str:
+    """The nearest value with a name, no constant if there is another, that an unnamed one is computed from."""
+    waiting, seen = [value], set[SSAValue]()
+    constant = ""
+    while waiting:
+        value = waiting.pop(0)
+        name = onnx.value_name(value)
+        owner = value.owner
+        if name and not isinstance(owner, onnx.InitializerOp | onnx.ConstantOp):
+            return name
+        constant = constant or name or ""
+        if isinstance(owner, Operation):
+            waiting += [v for v in owner.operands if v not in seen]
+            seen.update(owner.operands)
+    return constant or "a computed size"
 
 
 def load_element(e: EntryBuilder, pointer: SSAValue, element: Attribute, index: int) -> SSAValue:

@@ -14,6 +14,7 @@ from xdsl.ir import Attribute
 from ..dialects.onnx.attributes import dense_attr, ints_attr
 from ..dialects.onnx.types import ELEMENT_TYPES, STRING, SparseAttr, SparseType, element_bits, numpy_dtype
 from ..runtime.errors import ModelError
+from ..semantics.known import check_sparse
 from ..semantics.weights import File, WeightStore, decode, map_file, nbytes_of
 from .wire import Skeleton
 
@@ -66,7 +67,14 @@ class Tensors:
         """A sparse constant and its type."""
         values, indices = self.attribute(proto.values), self.attribute(proto.indices)
         dense = TensorType(self.type_of(proto.values).element_type, tuple(proto.dims))
-        return SparseAttr(values, indices, ints_attr(tuple(proto.dims))), SparseType(dense)
+        if proto.indices.data_type != TensorProto.INT64:
+            raise ModelError(f"{_title(proto.values)} is sparse, and its indices are no int64")
+        sparse = SparseAttr(values, indices, ints_attr(tuple(proto.dims)))
+        try:
+            check_sparse(sparse, self._weights)
+        except ValueError as error:
+            raise ModelError(f"{_title(proto.values)} is sparse: {error}") from None
+        return sparse, SparseType(dense)
 
     def _of_bytes(self, data: bytes, code: int, element: Attribute, shape: tuple[int, ...]) -> Attribute:
         if math.prod(shape) <= SMALL and _fits_dense(element):

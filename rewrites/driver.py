@@ -15,7 +15,7 @@ from xdsl.ir import Attribute, Block, Operation, OpResult, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from ..dialects import onnx
-from ..runtime.errors import CompilerBug
+from ..runtime.errors import CompilerBug, Error
 
 ORIGIN = "origin"
 PATTERN = "pattern"
@@ -155,6 +155,13 @@ class Declined:
     reason: str
 
 
+class PatternFailed(Exception):
+    """A pattern raised an exception: its name, the op that it was applied to, and the exception."""
+
+    def __init__(self, pattern: str, op: Operation, error: Exception) -> None:
+        super().__init__(f"pattern {pattern} raised {type(error).__name__} on {onnx.describe(op)}: {error}")
+
+
 def apply_patterns(
     module: ModuleOp | Block,
     patterns: Sequence[Pattern],
@@ -196,7 +203,12 @@ def apply_patterns(
             if not pattern.takes(op):
                 continue
             rewriter = PatternRewriter(op, origins=set(origins_of(op)), opsets=opsets)
-            pattern.rewrite(op, rewriter)
+            try:
+                pattern.rewrite(op, rewriter)
+            except Error:
+                raise
+            except Exception as e:
+                raise PatternFailed(pattern.title(), op, e) from e
             if not rewriter.changed:
                 if rewriter.declined is not None and declined is not None:
                     declined[Declined(pattern.title(), op.name, origins_of(op), rewriter.declined)] = None

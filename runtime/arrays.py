@@ -51,7 +51,7 @@ class Spec:
         self.name = spec["name"]
         self.text = spec["dtype"]
         self.dtype = dtype_of(spec["dtype"])
-        self.rank = len(spec["dims"])
+        self.rank = len(spec["dims"]) if spec["dims"] != ["..."] else -1  # any
         self.is_object = spec["dtype"] in OBJECT_TYPES
         self.default = spec.get("default")
 
@@ -88,7 +88,7 @@ address_of: Callable[[Array], int] = _address_by_field if _fields_are_as_publish
 def as_input(value: object, spec: Spec) -> Array:
     """The value as an array of the input's element type and rank, contiguous and aligned. Raises InputError."""
     array = _as_array(value, spec)
-    if len(array.shape) != spec.rank:
+    if spec.rank >= 0 and len(array.shape) != spec.rank:
         raise InputError(f"input '{spec.name}' has {_axes(array.ndim)} {array.shape}, expected {_axes(spec.rank)}")
     if array.dtype != spec.dtype:
         if array.dtype.newbyteorder("=") != spec.dtype:

@@ -10,7 +10,7 @@ import numpy as np
 
 from .arrays import Array, address_of, dtype_of
 from .context import Context
-from .errors import CompilerBug
+from .errors import CompilerBug, Error, InputError
 from .manifest import ABSENT, OBJECT_TYPES, Host, HostValue
 
 HostFunction = Callable[..., object]
@@ -21,8 +21,9 @@ or a sequence of them where there is more than one. Arrays are only valid during
 class Hosted:
     """One host operator of a program, by the layout that the manifest gives."""
 
-    def __init__(self, host: Host, function: HostFunction) -> None:
+    def __init__(self, host: Host, function: HostFunction, node: str) -> None:
         self._host = host
+        self._node = node
         self._function = function
         self._keeps_operands = any(value["dtype"] == "object" for value in host["outputs"])
         self._words = sum(1 + max(0, value["rank"]) for value in (*host["inputs"], *host["outputs"]))
@@ -39,7 +40,7 @@ class Hosted:
                 operand = np.copy(cast("Array", operand))  # a sequence outlives the memory of what is put into it
             operands.append(operand)
             at += 1 + rank
-        results = self._results(self._function(*operands))
+        results = self._results(self._evaluated(operands))
         for value, result in zip(self._host["outputs"], results):
             rank = max(0, value["rank"])
             if value["dtype"] in OBJECT_TYPES:
@@ -47,6 +48,19 @@ class Hosted:
             else:
                 _deliver(context, self._host["name"], value, result, words, at)
             at += 1 + rank
+
+    def _evaluated(self, operands: Sequence[object]) -> object:
+        """What the function gives. Raises InputError, or the function's own error of ours, that names the node."""
+        try:
+            return self._function(*operands)
+        except Exception as error:
+            where = f"\n  --> node {self._node}" if self._node else ""
+            if isinstance(error, CompilerBug):
+                raise
+            if isinstance(error, Error):
+                raise type(error)(f"{error}{where}") from error
+            kind = "" if isinstance(error, ValueError | IndexError) else f"{type(error).__name__}: "
+            raise InputError(f"{self._host['name']}: {kind}{error}{where}") from error
 
     def _results(self, result: object) -> Sequence[object]:
         count = len(self._host["outputs"])

@@ -68,7 +68,9 @@ class LoadedProgram(Arguments):
         self._output_ranks = [len(spec["dims"]) for spec in manifest["outputs"]]
         self._object_outputs = [spec["dtype"] in OBJECT_TYPES for spec in manifest["outputs"]]
         self._has_objects = any(self._object_outputs) or any(spec.is_object for spec in self.specs)
-        self._host = [Hosted(host, function) for host, function in zip(manifest["hosts"], host_functions)]
+        nodes = dict(enumerate(manifest["nodes"]))
+        hosts = zip(manifest["hosts"], host_functions)
+        self._host = [Hosted(host, function, nodes.get(host["node"], "")) for host, function in hosts]
         self._shapes = shape_function(manifest)
         self._plans: dict[tuple[Shape, ...], Plan] = {}
         self._link(objects)

@@ -168,6 +168,8 @@ def compile_command(
         seconds = program.seconds
         lines = [f"{len(report['kernels'])} kernel calls, {len(report['functions'])} distinct, hosted: "
                  f"{', '.join(report['hosted']) or 'none'}"]  # fmt: skip
+        if time_passes and not seconds:
+            lines.append("  from the cache: no step has run; with --no-cache each does, and its time is told")
         if time_passes:
             lines += [f"  {name:<20} {value:8.3f} s" for name, value in seconds.items()]
         emit_result({"kernels": len(report["kernels"]), "hosted": report["hosted"], "seconds": seconds}, as_json,
@@ -458,6 +460,8 @@ def main() -> None:
     except click.exceptions.Abort:
         sys.exit(130)
     except click.ClickException as e:
+        if "--json" in sys.argv[1:]:
+            fail(e.format_message(), USAGE)
         e.show()
         sys.exit(USAGE)
     except UsageError as e:
@@ -488,7 +492,10 @@ def raise_bug(error: Exception) -> None:
 
 
 def fail(message: str, status: int) -> None:
-    """Prints an error the way compilers do, and exits."""
+    """Prints an error the way compilers do, or with `--json` as an object on standard output, and exits."""
+    if "--json" in sys.argv[1:]:
+        click.echo(json.dumps({"error": message.removeprefix("error: "), "exit_code": status}))
+        sys.exit(status)
     text = message if message.startswith(("error:", "bug:")) else f"error: {message}"
     click.echo(text, err=True)
     sys.exit(status)

@@ -45,7 +45,7 @@ from .rewrites.axes_from_data import rewrite_axes_from_data
 from .rewrites.compute_sizes import compute_sizes
 from .rewrites.constants import normalize_constants
 from .rewrites.contrib import EXPANSIONS
-from .rewrites.driver import ORIGIN, Pattern, apply_patterns, origins_of
+from .rewrites.driver import ORIGIN, Pattern, PatternFailed, apply_patterns, origins_of
 from .rewrites.infer import infer_shapes
 from .rewrites.infer.materialize import told_by
 from .rewrites.infer.walk import RANK_FROM_DATA, named_values, set_type
@@ -243,7 +243,10 @@ def _widen(state: State) -> None:
 
 def _user_patterns(state: State) -> None:
     if state.patterns:
-        apply_patterns(state.module, state.patterns)
+        try:
+            apply_patterns(state.module, state.patterns)
+        except PatternFailed as e:
+            raise InputError(str(e)) from e.__cause__
         _infer(state)
 
 

@@ -42,6 +42,10 @@ class TensorInfo:
     dtype: Any
     shape: tuple[int | str, ...]
 
+    def __str__(self) -> str:
+        """`image: float32[batch, 1, 8, 8]`"""
+        return f"{self.name}: {self.dtype}[{', '.join(map(str, self.shape))}]"
+
 
 @dataclass
 class Explanation:
@@ -80,6 +84,14 @@ class Program:
     origin: Origin | None = None
     """What it was compiled from, for the levels that `kernels` shows and for variants."""
     _variants: dict[tuple[str, ...], Program] = field(default_factory=dict[tuple[str, ...], "Program"])
+
+    def __repr__(self) -> str:
+        """`<Program digits: (image: float32[batch, 1, 8, 8]) -> (probabilities: float32[batch, 10]), 9 kernels>`"""
+        inputs, outputs = (", ".join(map(str, infos)) for infos in (self.inputs, self.outputs))
+        kernels = len(self.loaded.manifest["explain"]["kernels"])
+        model = self.origin.model if self.origin is not None else None
+        name = f" {Path(model).stem}" if isinstance(model, str | Path) else ""
+        return f"<Program{name}: ({inputs}) -> ({outputs}), {kernels} kernels>"
 
     def __call__(self, *args: object, **kwargs: object) -> dict[str, Any]:
         """Runs the model. Raises InputError for inputs that do not fit."""

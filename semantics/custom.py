@@ -14,7 +14,7 @@ from xdsl.ir import Operation
 
 from ..dialects import onnx
 from ..dialects.onnx.model import opsets_of
-from ..runtime.errors import InputError
+from ..runtime.errors import Error, InputError
 from .reference import REFERENCE, Reference, Value
 
 if TYPE_CHECKING:
@@ -57,9 +57,15 @@ class CustomOperator:
         return f"{self.domain}::{self.name}"
 
     def result_types(self, c: Context) -> Types:
-        """The types of its results."""
+        """The types of its results. Raises InputError naming operator and node where the user's rule fails."""
         if self.shape is not None:
-            return list(self.shape(c))
+            try:
+                return list(self.shape(c))
+            except (Error, *c.ANSWERS):
+                raise
+            except Exception as e:
+                text = f"{onnx.describe(c.op)}: the shape rule of {self.title} raised {type(e).__name__}: {e}"
+                raise InputError(text) from e
         if self.body is None:
             return [c.type_of(0)]
         return [c.like(0, c.broadcast(*(c.dims(at) for at in range(len(c.operands)))))]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import Any, cast
 
 import numpy as np
@@ -65,23 +66,31 @@ def dense_of(value: SparseAttr, weights: WeightStore) -> Array:
     `indices` are positions in row-major order, or a row of coordinates for each value.  Raises ValueError where they
     are not one for each value, or outside of the tensor.
     """
+    values, indices, sizes = check_sparse(value, weights)
+    result = np.full(sizes, "", object) if values.dtype == object else np.zeros(sizes, values.dtype)
+    if indices.ndim == 2:
+        result[tuple(indices.T)] = values
+    else:
+        result.reshape(-1)[indices] = values
+    return result
+
+
+def check_sparse(value: SparseAttr, weights: WeightStore) -> tuple[Array, Array, list[int]]:
+    """The values, indices and sizes of a sparse constant. Raises ValueError where they do not fit each other."""
 
     def array_of(part: Attribute) -> Array:
         return weights.get(part) if isinstance(part, WeightAttr) else cast("Array", onnx.plain(part))
 
     values, indices = array_of(value.values), array_of(value.indices)
     sizes = cast("list[int]", onnx.plain(value.dims))
-    result = np.full(sizes, "", object) if values.dtype == object else np.zeros(sizes, values.dtype)
+    if min(sizes, default=0) < 0:
+        raise ValueError(f"the sizes are {sizes}")
     if indices.shape not in ((values.size,), (values.size, len(sizes))):
         raise ValueError(f"{values.size} values have indices of the shape {indices.shape}")
-    limits = np.array(sizes if indices.ndim == 2 else [result.size], np.int64)
+    limits = np.array(sizes if indices.ndim == 2 else [prod(sizes)], np.int64)
     if not np.all((indices >= 0) & (indices < limits)):
         raise ValueError(f"an index is outside of the tensor, whose sizes are {sizes}")
-    if indices.ndim == 2:
-        result[tuple(indices.T)] = values
-    else:
-        result.reshape(-1)[indices] = values
-    return result
+    return values, indices, sizes
 
 
 def known_dims(value: SSAValue) -> tuple[Dim, ...] | None:

@@ -42,6 +42,7 @@ class Machine:
 
     threads: int
     operations: float
+    l1: float
     l2: float
     l3: float
     dram: float
@@ -51,7 +52,7 @@ class Machine:
 def measured(threads: int) -> Machine:
     """This machine's numbers for so many threads, measured at the first use."""
     target = Target(**asdict(detect()))
-    key = hashlib.sha256(f"machine {target} {threads} 3".encode()).hexdigest()
+    key = hashlib.sha256(f"machine {target} {threads} 4".encode()).hexdigest()
     store = open_cache()
     if store is not None and (stored := store.load_object(key)) is not None:
         return Machine(**json.loads(stored))
@@ -59,7 +60,7 @@ def measured(threads: int) -> Machine:
     reading = _Kernel(_reading(target), target)
     lanes = target.lanes(4)
     operations = _rate(threads, lambda: _multiplying(peak, lanes))
-    sizes = (target.l2 // 2, target.l3 // 2 // threads, 4 * target.l3 // threads)
+    sizes = (target.l1 // 2, target.l2 // 2, target.l3 // 2 // threads, 4 * target.l3 // threads)
     rates = [_rate(threads, lambda size=size: _read_all(reading, size)) for size in sizes]
     machine = Machine(threads, operations, *rates)
     if store is not None:

@@ -91,7 +91,7 @@ def profile_program(program: Any, feeds: Mapping[str, Any], machine: Machine, *,
         "fastest": _whole(min(runs.notes, key=_whole)) * runs.seconds_a_tick,
         "steps": rows,
         "entry": whole - sum(spent),
-        "machine": {name: getattr(machine, name) for name in ("operations", "l2", "l3", "dram")},
+        "machine": {name: getattr(machine, name) for name in ("operations", "l1", "l2", "l3", "dram")},
         "trace": trace_of(steps, chosen[len(chosen) // 2], runs.seconds_a_tick),
     }
 
@@ -122,19 +122,20 @@ def row_of(
         return row
     each = seconds / calls
     row |= {"operations_a_second": operations / each, "bytes_a_second": moved / each}
-    level = memory_level(moved)
+    level = memory_level(moved, machine.threads)
     limits = {"compute": operations / machine.operations, level: moved / getattr(machine, level)}
     bound = max(limits, key=lambda name: limits[name])
     row |= {"bound": bound, "of_bound": limits[bound] / each}
     return row
 
 
-def memory_level(moved: int) -> str:
-    """From where so many bytes come that were there a moment ago."""
+def memory_level(moved: int, threads: int) -> str:
+    """From where bytes come that were there a moment ago: the nearest memory that the shares of all threads fit in."""
     from ..runtime.host import detect
 
     host = detect()
-    return "l2" if moved <= host.l2 else "l3" if moved <= host.l3 else "dram"
+    sizes = {"l1": host.l1 * threads, "l2": host.l2 * threads, "l3": host.l3}
+    return next((level for level, size in sizes.items() if moved <= size), "dram")
 
 
 def evaluated(expression: str | None, sizes: Mapping[str, int]) -> int | None:
@@ -170,7 +171,8 @@ def render_profile(report: Mapping[str, Any], limit: int = 30) -> str:
     lines = [
         f"{report['seconds'] * 1e3:.3f} ms a call (fastest {report['fastest'] * 1e3:.3f}), {report['runs']} runs,"
         f" {report['threads']} threads; machine {machine['operations'] / 1e9:.0f} GF/s,"
-        f" L2 {machine['l2'] / 1e9:.0f}, L3 {machine['l3'] / 1e9:.0f}, DRAM {machine['dram'] / 1e9:.0f} GB/s",
+        f" L1 {machine['l1'] / 1e9:.0f}, L2 {machine['l2'] / 1e9:.0f},"
+        f" L3 {machine['l3'] / 1e9:.0f}, DRAM {machine['dram'] / 1e9:.0f} GB/s",
         f"{'us':>10} {'share':>6} {'calls':>6} {'GF/s':>7} {'GB/s':>7} {'bound':>14}  kernel: nodes",
     ]
     ordered = sorted(report["steps"], key=lambda row: -row["seconds"])

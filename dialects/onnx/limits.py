@@ -116,11 +116,9 @@ class Permutation(Place):
     """The axes in some order."""
 
     def of_rank(self, value: Any, rank: int) -> str | None:
-        if sorted(value) != list(range(rank)):
-            return (
-                f"is {value}, and must have each of the axes 0 to {rank - 1} once" if rank else f"is {value}: no axes"
-            )
-        return None
+        if sorted(value) == list(range(rank)):
+            return None
+        return f"is {value}, and must list {f'each of the axes 0 to {rank - 1} once' if rank else 'no axes'}"
 
 
 @dataclass(frozen=True)
@@ -135,6 +133,4 @@ class Spatial(Place):
 
     def of_rank(self, value: Any, rank: int) -> str | None:
         wanted = self.each * (rank - 2)
-        return (
-            f"has {len(value)} numbers, and {wanted} are to be there for rank {rank}" if len(value) != wanted else None
-        )
+        return f"has {len(value)} numbers, and must have {wanted} for rank {rank}" if len(value) != wanted else None

@@ -54,10 +54,12 @@ def build_body(op: onnx.CustomOp, operator: CustomOperator, inputs: list[Element
     try:
         value = operator.body(scalars, *block.args, result, **attributes)
     except Exception as e:
-        raise InputError(f"the body of {operator.title} raised {type(e).__name__}: {e}") from e
+        raise InputError(f"{onnx.describe(op)}: the body of {operator.title} raised {type(e).__name__}: {e}") from e
     if not isinstance(value, SSAValue) or value.type != result.ir:
         given = value.type if isinstance(value, SSAValue) else type(value).__name__
-        raise InputError(f"the body of {operator.title} gave {given}, expected a value of type {result.ir}")
+        raise InputError(
+            f"{onnx.describe(op)}: the body of {operator.title} gave {given}, expected a value of type {result.ir}"
+        )
     scalars.finish()
     block.add_op(onnx.YieldOp.make([value]))
     return Region(block)

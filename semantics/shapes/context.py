@@ -124,6 +124,9 @@ class Scope:
 class Context:
     """One operation under inference. Operands and results go by formal position."""
 
+    ANSWERS = (ShapeError, RankUnknown)
+    """What a rule may raise."""
+
     def __init__(self, op: Operation, scope: Scope) -> None:
         self.op = op
         self.scope = scope

@@ -25,7 +25,7 @@ g (float[N, 256] x) => (float[N, 512] y)
     y = Softmax (r)
 }
 """
-MACHINE = Machine(1, 1e11, 1e11, 5e10, 2e10)
+MACHINE = Machine(1, 1e11, 2e11, 1e11, 5e10, 2e10)
 
 
 def model() -> onnx.ModelProto:
