@@ -9,11 +9,11 @@ from xdsl.ir import SSAValue
 
 from .emit import Emitter, Ix
 from .register_tile import Products
-from .rows import Row, Rows
+from .rows import MOST_UNROLLED, Row, Rows
 from .window import Axis, Windows
 
-MOST_UNROLLED = 8
-"""Vectors of a row that are written out one by one."""
+MOST_PHASES = 4
+"""Phases of a row that are written out one by one."""
 
 
 @dataclass(frozen=True)
@@ -122,21 +122,26 @@ class PhaseImage:
         end = (before - phase + size + (stride - 1)) // stride
         return first.min(extent), end.min(extent)
 
-    def _row_phases(self, place: Ix) -> list[RowPhase]:
+    def _row_phase(self, place: Ix, phase: Ix | int) -> RowPhase:
         e, last = self.e, self.windows.axes[-1]
-        length = e.dim(self.windows.row_elements)
-        phases: list[RowPhase] = []
-        for p in range(last.phases):
-            before = e.dim(last.before)
-            start = (before - p + (last.stride - 1)).max(0) // last.stride
-            at = place + e.dim(self.windows.phase) * p
-            phases.append(RowPhase(at, start.min(length), start * last.stride + p - before, length))
-        return phases
+        p, length, before = e.ix(phase), e.dim(self.windows.row_elements), e.dim(last.before)
+        start = (before - p + (last.stride - 1)).max(0) // last.stride
+        at = place + p * e.dim(self.windows.phase)
+        return RowPhase(at, start.min(length), start * last.stride + p - before, length)
+
+    def _each_phase(self, place: Ix, do: Callable[[RowPhase], None]) -> None:
+        """Every phase of a row: few of them one by one, many in a loop."""
+        phases = self.windows.axes[-1].phases
+        if phases <= MOST_PHASES:
+            for p in range(phases):
+                do(self._row_phase(place, p))
+            return
+        with self.e.loop(0, phases, nonempty=True) as loop:
+            do(self._row_phase(place, loop.index))
 
     def _fill_row(self, image: SSAValue, place: Ix) -> None:
         """A row of padding only."""
-        for phase in self._row_phases(place):
-            self._fill(image, phase.place, phase.length)
+        self._each_phase(place, lambda phase: self._fill(image, phase.place, phase.length))
 
     def _fill(self, image: SSAValue, at: Ix, count: Ix) -> None:
         e, lanes = self.e, self.lanes
@@ -147,12 +152,12 @@ class PhaseImage:
 
         self._vectors(count // lanes if count.known is not None else e.ix(0), count, write)
 
-    def _vectors(self, whole: Ix, count: Ix, write: Callable[[Ix, bool], None]) -> None:
+    def _vectors(self, whole: Ix, count: Ix, write: Callable[[Ix, bool], None], unrolled: int = MOST_UNROLLED) -> None:
         """Calls `write(start, whole)` for vectors up to `count`: the first `whole` ones, and those of which a part is
-        there."""
+        there.  Up to `unrolled` of them are written out."""
         e, lanes = self.e, self.lanes
         number = count.ceildiv(lanes)
-        if number.known is not None and number.known <= MOST_UNROLLED and whole.known is not None:
+        if number.known is not None and number.known <= unrolled and whole.known is not None:
             for v in range(number.known):
                 write(e.ix(v * lanes), v < whole.known)
             return
@@ -165,15 +170,23 @@ class PhaseImage:
     def _copy_row(self, row: Row, image: SSAValue, place: Ix) -> None:
         """A row of the input."""
         last = self.windows.axes[-1]
-        phases = self._row_phases(place)
-        for phase in phases:
+
+        def fill(phase: RowPhase) -> None:
             if self.padding and phase.start.known != 0:
                 self._fill(image, phase.place, phase.start)
-        if last.stride == 2 and all(p.residue.known is not None for p in phases):
-            self._split_in_two(row, image, phases)
-            return
-        for phase in phases:
+
+        def copy(phase: RowPhase) -> None:
+            fill(phase)
             self._copy_phase(row, image, phase)
+
+        if last.stride == 2:
+            phases = [self._row_phase(place, p) for p in range(last.phases)]
+            if all(p.residue.known is not None for p in phases):
+                for phase in phases:
+                    fill(phase)
+                self._split_in_two(row, image, phases)
+                return
+        self._each_phase(place, copy)
 
     def _copy_phase(self, row: Row, image: SSAValue, phase: RowPhase) -> None:
         e, lanes, last = self.e, self.lanes, self.windows.axes[-1]
@@ -191,7 +204,7 @@ class PhaseImage:
             mask = None if whole else e.mask(room - start, lanes)
             e.store_vector(values, image, start + (phase.place + phase.start), mask)
 
-        self._vectors(elements.min(room) // lanes, room, write)
+        self._vectors(elements.min(room) // lanes, room, write, row.unrolled)
 
     def _split_in_two(self, row: Row, image: SSAValue, phases: list[RowPhase]) -> None:
         """The phases of stride 2, which are the elements at even and at odd places."""
@@ -214,7 +227,7 @@ class PhaseImage:
 
         # whole vectors are whole in all that is read and written
         fewest = rooms[0].min(rooms[-1]).min(size // 2)
-        self._vectors(fewest // lanes, rooms[0].max(rooms[-1]), write)
+        self._vectors(fewest // lanes, rooms[0].max(rooms[-1]), write, row.unrolled)
 
     def write_table(self, table: SSAValue) -> None:
         """table[tap] = what the tap adds to q, taps in row-major order."""

@@ -15,9 +15,17 @@ from .emit import Emitter, Ix, plain
 from .register_tile import Products
 from .window import product
 
+MOST_UNROLLED = 8
+"""Vectors of a row in memory that are written out one by one."""
+
 
 class Row(Protocol):
     """One row."""
+
+    @property
+    def unrolled(self) -> int:
+        """How many vectors of it are worth being written out one by one."""
+        ...
 
     def vector(self, column: Ix, stride: int, count: Ix | None) -> SSAValue:
         """Factors, widened: every stride-th element from `column` on; from the `count`-th on, which need not be there,
@@ -41,6 +49,7 @@ class StoredRow:
     products: Products
     buffer: SSAValue
     start: Ix
+    unrolled: int = MOST_UNROLLED
 
     def vector(self, column: Ix, stride: int, count: Ix | None) -> SSAValue:
         e, lanes = self.e, self.e.target.lanes(self.products.bytes)
@@ -77,6 +86,8 @@ class ComputedRow:
     products: Products
     operand: Unmade
     index: Sequence[Ix]
+    unrolled: int = 1
+    """What computes it is code enough once."""
 
     def vector(self, column: Ix, stride: int, count: Ix | None) -> SSAValue:
         e, lanes = self.e, self.e.target.lanes(self.products.bytes)
