@@ -85,7 +85,7 @@ MAGIC = 12582912.0
 """1.5 * 2^23: adding it leaves a float's nearest integer in the low bits."""
 
 
-def _nearest(product: Lanes) -> tuple[Lanes, Lanes]:
+def nearest(product: Lanes) -> tuple[Lanes, Lanes]:
     """Of `x*c + MAGIC`: the nearest integer to x*c as float and as i32 (|x*c| < 2^22)."""
     return product - MAGIC, product.bits() - product.const(MAGIC).bits()
 
@@ -140,16 +140,14 @@ def nearest_sixteenth(product: Lanes) -> tuple[Lanes, Lanes]:
     return product - SIXTEENTH, product.bits() - product.const(SIXTEENTH).bits()
 
 
-def exp_parts(target: Target, x: Lanes, low: Lanes | None = None) -> tuple[Lanes, Lanes, Lanes]:
-    """x (+ low) = n*ln2 + r, where 16*n is whole and |r| <= ln2/32: exp(r) * 2^(n - floor(n)), n, and floor(n) as i32.
+def exp_parts(target: Target, x: Lanes) -> tuple[Lanes, Lanes, Lanes]:
+    """x = n*ln2 + r, where 16*n is whole and |r| <= ln2/32: exp(r) * 2^(n - floor(n)), n, and floor(n) as i32.
 
     The power of 2 is t * (1 + e), where t is a number of f32: t + t*(expm1(r) + e) is rounded once.
     """
     n, sixteenths = nearest_sixteenth(fma(x, x.const(LOG2_E), SIXTEENTH))
     r = fma(n, x.const(-LN2), x)  # exact
     r = fma(n, x.const(-LN2_LOW), r)
-    if low is not None:
-        r = r + low
     root = lookup(target, ROOTS, sixteenths)
     rest = fma(polynomial(r, EXP), r * r, r + lookup(target, ROOTS_LOW, sixteenths))
     return fma(root, rest, root), n, sixteenths >> 4
@@ -164,7 +162,7 @@ def exp(m: Mathematics, x: Lanes) -> Lanes:
 def exp2(m: Mathematics, x: Lanes) -> Lanes:
     """2^(n + r) = 2^n * (1 + r*p(r)); max error 0.879 ULP."""
     x = x.at_most(129.0).at_least(-151.0)
-    n, whole = _nearest(x + MAGIC)
+    n, whole = nearest(x + MAGIC)
     r = x - n  # exact
     return times_power_of_two(m.target, fma(polynomial(r, EXP2), r, 1.0), n, whole)
 
@@ -172,7 +170,7 @@ def exp2(m: Mathematics, x: Lanes) -> Lanes:
 def expm1(m: Mathematics, x: Lanes) -> Lanes:
     """2^n * (e + 1) - 1, e = expm1(r) = r + r^2*p(r), as 2 * (h*e + (h - 1/2)), h = 2^(n-1); max error 1.295 ULP."""
     y = x.at_most(89.0).at_least(-18.0)
-    n, whole = _nearest(fma(y, y.const(LOG2_E), MAGIC))
+    n, whole = nearest(fma(y, y.const(LOG2_E), MAGIC))
     r = fma(n, y.const(-LN2), y)
     low = n * -LN2_LOW
     s = r + low
@@ -318,7 +316,7 @@ def _sin_of_quarters(x: Lanes, quarters: int) -> Lanes:
     x = n*pi/2 + r + low, |r| <= pi/4, where n*HALF_PI is exact and low is what r was rounded by; by n, that is
     sin(r) = r + r^3*p(r^2), plus low, or cos(r) = 1 - r^2/2 + r^4*q(r^2), less r*low.
     """
-    n, whole = _nearest(fma(x, x.const(INVERSE_HALF_PI), MAGIC))
+    n, whole = nearest(fma(x, x.const(INVERSE_HALF_PI), MAGIC))
     first = fma(n, x.const(-HALF_PI), x)  # exact
     second = n * HALF_PI_2
     r = first - second

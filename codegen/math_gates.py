@@ -3,9 +3,21 @@
 from __future__ import annotations
 
 from ..dialects.target import Target
-from .lanes import Lanes, fma
+from .lanes import Lanes, fma, polynomial
 from .lookup import lookup
-from .math_f32 import SIXTEENTH, exp_parts, has_scalef, nearest_sixteenth, piecewise, power_of_two, times_power_of_two
+from .math_f32 import (
+    LN2,
+    LN2_LOW,
+    LOG2_E,
+    MAGIC,
+    SIXTEENTH,
+    has_scalef,
+    nearest,
+    nearest_sixteenth,
+    piecewise,
+    power_of_two,
+    times_power_of_two,
+)
 from .math_tables import EXP, GELU, NORMAL_TAIL, ROOTS, ROOTS_LOW
 from .mathematics import Mathematics
 
@@ -25,10 +37,26 @@ def logistic(m: Mathematics, x: Lanes, y: Lanes, low: Lanes | None = None) -> La
     """
     if low is not None:
         low = low.at_most(MOST_LOW).at_least(-MOST_LOW)
-    p, n, whole = exp_parts(m.target, y.at_most(MOST).at_least(LEAST), low)
+    t = y.at_most(MOST).at_least(LEAST)
+    n, whole = nearest(fma(t, t.const(LOG2_E), MAGIC))
+    r = fma(n, t.const(-LN2_LOW), fma(n, t.const(-LN2), t))
+    if low is not None:
+        r = r + low
+    # not by pieces as exp: tables would take registers from the sums that this is the epilogue of
+    p = fma(fma(polynomial(r, EXP_SLOPE), r, 1.0), r, 1.0)
     q = x / (_scaled(m.target, p, n, whole) + 1.0) * p
     # 0, but NaN for an infinite x
     return (y < LEAST).choose(x * 0.0, _scaled(m.target, q, n, whole))
+
+
+EXP_SLOPE = (
+    0.4999999403953552,
+    0.1666652113199234,
+    0.041668280959129333,
+    0.008368694223463535,
+    0.0013819608138874173,
+)
+"""exp(r) = 1 + r*(1 + r*p(r)) for |r| <= ln2/2."""
 
 
 GELU_NEAR = 5.0
