@@ -112,7 +112,7 @@ def render_inspection(report: Mapping[str, Any]) -> str:
     ordered = sorted(report["operators"].items(), key=lambda kv: (-kv[1], kv[0]))
     lines.append("  " + ", ".join(f"{name} {number}" for name, number in ordered))
     if "symbols" in report:
-        lines.append("symbols:")
+        lines.append("symbols:" if report["symbols"] else "symbols: none")
         lines.extend(f"  {name}: {where}" for name, where in report["symbols"].items())
         if report["equalities"]:
             lines.append("equalities:")

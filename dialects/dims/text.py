@@ -59,3 +59,16 @@ def _negative_text(coefficient: int, monomial: Monomial) -> str:
         if power == 1 and atom.args is not None and atom.kind in ("floordiv", "mod"):
             return f"({text})"
     return text
+
+
+BRIEF = 60
+"""Characters of an expression that a sentence can take."""
+
+
+def brief(dim: Dim) -> str:
+    """An expression for messages: the beginning of a long one, and how long it is."""
+    text = str(dim)
+    if len(text) <= BRIEF:
+        return text
+    end = max(text.rfind(" ", 0, BRIEF), BRIEF // 2)
+    return f"{text[:end]} ... ({len(text)} characters)"

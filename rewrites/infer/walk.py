@@ -13,6 +13,7 @@ from ...dialects import dims, onnx
 from ...dialects.dims import Dim, ShapeAttr, dims_of
 from ...dialects.dims.expression import ONE
 from ...dialects.dims.interval import is_signed
+from ...dialects.dims.text import brief
 from ...dialects.onnx.allowed import SINGLE
 from ...dialects.onnx.legality import rank_problem, value_problem
 from ...dialects.onnx.model import opsets_of
@@ -325,7 +326,7 @@ def ranked_dims(type_: Attribute) -> tuple[Dim, ...]:
 def named_values(op: Operation) -> str:
     """What the file calls an operation's operands, with their shapes, and its first result; empty where it does not."""
     inputs = [
-        f"{name!r}" + (f" [{', '.join(map(str, ranked_dims(v.type)))}]" if isinstance(v.type, TensorType) else "")
+        f"{name!r}" + (f" [{', '.join(map(brief, ranked_dims(v.type)))}]" if isinstance(v.type, TensorType) else "")
         for v in op.operands
         if (name := onnx.value_name(v))
     ]

@@ -15,6 +15,7 @@ from ...dialects import onnx
 from ...dialects.dims import Dim, as_dim, dims_of
 from ...dialects.dims.expression import ONE, ZERO, dim_broadcast, never_one
 from ...dialects.dims.interval import is_signed
+from ...dialects.dims.text import brief
 from ..conditions import at_most, equality
 from ..custom import CustomOperator, Operators
 from ..facts import Facts, broadcast_condition
@@ -300,14 +301,14 @@ class Context:
             return b
         facts = self.scope.facts
         if a.is_const and b.is_const:
-            raise ShapeError(f"sizes {a} and {b} do not broadcast")
+            raise ShapeError(f"sizes {brief(a)} and {brief(b)} do not broadcast")
         if never_one(a) and never_one(b):
             return self.equal(a, b, "broadcasting")
         proof = facts.prove_broadcast(a, b)
         if proof.answer is False:
-            raise ShapeError(f"sizes {a} and {b} do not broadcast")
+            raise ShapeError(f"sizes {brief(a)} and {brief(b)} do not broadcast")
         if proof.answer is None:
-            self.guards.append(Guard(broadcast_condition(a, b), f"sizes {a} and {b} broadcast"))
+            self.guards.append(Guard(broadcast_condition(a, b), f"sizes {brief(a)} and {brief(b)} broadcast"))
         elif facts.prove_eq(a, b):
             return a
         return dim_broadcast(a, b)

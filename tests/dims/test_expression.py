@@ -23,6 +23,7 @@ from sardonyx.dialects.dims.expression import (
     parse_dim,
 )
 from sardonyx.dialects.dims.interval import interval, lower_bound, upper_bound
+from sardonyx.dialects.dims.text import brief
 
 NAMES = ("A", "B", "N", "v0")
 VALUES = {"A": (0, 1, 2, 5), "B": (0, 1, 3, 4), "N": (0, 1, 6, 7), "v0": (-5, -1, 0, 2)}
@@ -207,3 +208,10 @@ def test_small_things() -> None:
         n.evaluate({})
     with pytest.raises(ZeroDivisionError):
         _ = n // 0
+
+
+def test_a_sentence_takes_the_beginning_of_a_long_expression() -> None:
+    short, long = parse_dim("max(A, B) + 1"), parse_dim(" + ".join(f"max(A*{k} + B, {k}*N)" for k in range(1, 9)))
+    assert brief(short) == str(short)
+    assert len(brief(long)) < 90 and str(long).startswith(brief(long).split(" ... ")[0])
+    assert f"({len(str(long))} characters)" in brief(long)
