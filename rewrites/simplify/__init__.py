@@ -26,6 +26,7 @@ from .movement import (
     RejoinParts,
     SinkTranspose,
     SinkView,
+    SplitBeforeTranspose,
 )
 from .normalizations import FoldScaleIntoNormalization, FoldShiftIntoNormalization, RecognizeNormalization
 from .quantization import DropRequantize
@@ -69,6 +70,7 @@ def exact_rules(
         MergeSlices(),
         RejoinParts(facts),
         MergeViews(facts, for_file),
+        SplitBeforeTranspose(facts, for_file),
         MergeReductions(),
         FoldSqueezeIntoReduction(),
         DropRequantize(),

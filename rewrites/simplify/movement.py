@@ -16,7 +16,7 @@ from ...semantics.known import known_dims
 from ..constants import attributes_of
 from ..driver import PatternRewriter
 from .rule import BROADCASTING, Rule, axes_constant, element_of, only_producer, producer, scalar_of
-from .views import END, VIEW_OPS
+from .views import END, VIEW_OPS, viewed
 
 MANY = (1 << 31) - 1
 """No axis is longer: exporters write this, or `END`, for the end."""
@@ -149,6 +149,57 @@ LAST_AXIS = (onnx.SoftmaxOp, onnx.LogSoftmaxOp)
 
 def along_last(op: Operation) -> bool:
     return onnx.attr(op, "axis") % len(dims_of(op.results[0])) == len(dims_of(op.results[0])) - 1
+
+
+@dataclass(frozen=True)
+class SplitBeforeTranspose(Rule):
+    """Reshape(Transpose(Reshape(x)))  ->  Transpose(Reshape(x)), where the outer Reshape only splits axes
+
+    Or only drops those of size 1.  Declines when something else reads what stands between, and, in a model for a file
+    (`for_file`), where the new shape would have to be computed.
+    """
+
+    facts: Facts
+    for_file: bool
+
+    root = VIEW_OPS
+
+    def rewrite(self, op: Operation, rewriter: PatternRewriter, /) -> None:
+        turned = only_producer(op.operands[0], onnx.TransposeOp) if is_view(op) else None
+        first = only_producer(turned.operands[0], *VIEW_OPS) if turned is not None and not is_view(turned) else None
+        if turned is None or first is None or not is_view(first):
+            return
+        groups = split_axes(dims_of(op.operands[0]), dims_of(op.results[0]))
+        if groups is None:
+            return
+        perm, source = permutation(turned), first.operands[0]
+        by_axis = dict(zip(perm, groups, strict=True))
+        starts = {axis: sum(len(by_axis[a]) for a in range(axis)) for axis in perm}
+        order = [starts[axis] + i for axis in perm for i in range(len(by_axis[axis]))]
+        apart = tensor_type(element_of(source), [d for axis in range(len(perm)) for d in by_axis[axis]])
+        value = source
+        if apart != source.type:
+            view = viewed(source, apart, self.facts, rewriter, computed=not self.for_file)
+            if view is None:
+                return
+            value = rewriter.insert(view).results[0]
+        rewriter.replace(op, onnx.TransposeOp.make([value], {"perm": order}, [op.results[0].type]))
+
+
+def split_axes(before: Sequence[Dim], after: Sequence[Dim]) -> list[list[Dim]] | None:
+    """The sizes that each axis is split into; None where axes are joined.  One of size 1 may be split into none."""
+    groups: list[list[Dim]] = []
+    at, one = 0, as_dim(1)
+    for size in before:
+        group: list[Dim] = []
+        total = one
+        while total is not size or (size is one and not group and at < len(after) and after[at] is one):
+            if at == len(after):
+                return None
+            group.append(after[at])
+            total, at = total * after[at], at + 1
+        groups.append(group)
+    return groups if at == len(after) else None
 
 
 class JoinTransposes(Rule):

@@ -91,6 +91,38 @@ BLOCKS: Cases = {
             "{ b = Slice(x, n, e, z) a = Slice(x, z, n, z) y = Concat<axis=0>(b, a) }",
         ],
     ),
+    "SplitBeforeTranspose": (
+        [
+            Fires(
+                "(float[5, B, 6] x) => (y) <int64[3] a = {5, -1, 3}, int64[4] s = {-1, 2, 5, 3}>"
+                "{ r = Reshape(x, a) t = Transpose<perm=[1, 0, 2]>(r) y = Reshape(t, s) }",
+                "Reshape Transpose",
+                {"B": (1, 5)},
+            ),
+            Fires(
+                "(float[5, B, 6] x) => (y) <int64[5] a = {1, 5, -1, 3, 2}, int64[1] s = {-2}>"
+                "{ r = Reshape(x, a) t = Transpose<perm=[3, 1, 2, 0, 4]>(r) y = Squeeze(t, s) }",
+                "Reshape Transpose",
+                {"B": (1, 5)},
+            ),
+            Fires(
+                "(float[2, 3, N] x) => (y) <int64[2] a = {6, -1}, int64[3] s = {0, 2, 3}>"
+                "{ r = Reshape(x, a) t = Transpose<perm=[1, 0]>(r) y = Reshape(t, s) }",
+                "Transpose",
+                {"N": (1, 5)},
+            ),
+        ],
+        [
+            # axes are joined that were apart
+            "(float[5, 6, N] x) => (y) <int64[4] a = {5, 2, 3, -1}, int64[3] s = {-1, 15, 2}>"
+            "{ r = Reshape(x, a) t = Transpose<perm=[3, 0, 2, 1]>(r) y = Reshape(t, s) }",
+            "(float[5, B, 6] x) => (y, t) <int64[3] a = {5, -1, 3}, int64[4] s = {-1, 2, 5, 3}>"
+            "{ r = Reshape(x, a) t = Transpose<perm=[1, 0, 2]>(r) y = Reshape(t, s) }",
+            # the split does not end where the axis does
+            "(float[4, 6] x) => (y) <int64[2] a = {6, 4}, int64[2] s = {3, 8}>"
+            "{ r = Reshape(x, a) t = Transpose<perm=[1, 0]>(r) u = Reshape(t, s) y = Neg(u) }",
+        ],
+    ),
     "ShareHeads": (
         [
             Fires(
