@@ -6,8 +6,9 @@ Each model below the folder is compiled to the kernels level twice: as it is, an
 those of the arrays in an `.npz` beside it (members named as the inputs, or with `in_` in front; the first such file in
 order of names; where there is none, every symbol is 16).  No code is generated.  An anchor is what a kernel must be
 made for: a contraction, a windowed operator, a reduction, an operator whose result's size or place data decides,
-control flow.  Bytes are those of operands and results of every call, loops' bodies counted once; sizes that only data
-decides are taken to be 64, or their bound where that is smaller.
+control flow.  Counted is what a call runs: of an If's branches the one with most (`--all` counts each of them), loops'
+bodies once.  Bytes are those of operands and results of every kernel; sizes that only data decides are taken to be 64,
+or their bound where that is smaller.
 """
 
 from __future__ import annotations
@@ -15,10 +16,10 @@ from __future__ import annotations
 import argparse
 import json
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import onnx as onnx_package
@@ -26,11 +27,13 @@ from sardonyx.dialects import kernel, onnx
 from sardonyx.dialects.dims import Dim, ShapeAttr, dims_of
 from sardonyx.dialects.onnx.model import main_of
 from sardonyx.lowering.schedule import byte_size
+from sardonyx.rewrites.versions import VERSION
 from sardonyx.runtime.errors import Error
 from sardonyx.semantics.kinds import Kind, kind_of
 from sardonyx.tools.explain import listed
 from xdsl.dialects.builtin import ArrayAttr, StringAttr, TensorType
 from xdsl.dialects.func import FuncOp
+from xdsl.ir import Operation
 
 from sardonyx.compiler import state_of
 from sardonyx.pipeline import State
@@ -126,9 +129,19 @@ def evaluate(d: Dim, known: dict[str, int]) -> int:
     return d.evaluate({s: known.get(s, UNKNOWN) for s in d.symbols})
 
 
-def bytes_moved(main: FuncOp, known: dict[str, int]) -> int:
-    """The bytes of all calls' operands and results."""
-    total = 0
+Weight: TypeAlias = Callable[[Operation], int]
+
+
+def on_the_way(op: Operation, weight: Weight, every: bool) -> int:
+    """What an op and those inside weigh together: of an If, the branch that weighs most, or with `every` both."""
+    choice = isinstance(op, onnx.IfOp)
+    regions = [op.else_branch] if choice and VERSION in op.attributes else op.regions
+    inside = [sum(on_the_way(inner, weight, every) for b in region.blocks for inner in b.ops) for region in regions]
+    return weight(op) + (max(inside, default=0) if choice and not every else sum(inside))
+
+
+def bytes_moved(main: FuncOp, known: dict[str, int], every: bool) -> int:
+    """The bytes of the operands and results of what runs."""
     known = dict(known)
     for op in listed(main):
         names, upper = op.attributes.get("dims.binds"), op.attributes.get("dims.upper")
@@ -136,21 +149,22 @@ def bytes_moved(main: FuncOp, known: dict[str, int]) -> int:
             for name, bound in zip(names.data, upper.data, strict=True):
                 assert isinstance(name, StringAttr)
                 known.setdefault(name.data, min(UNKNOWN, evaluate(bound, known)))
-        if isinstance(op, kernel.CallOp):
-            for value in (*op.inputs, *op.outputs):
-                if isinstance(value.type, TensorType):
-                    total += evaluate(byte_size(value.type), known)
-    return total
+
+    def weight(op: Operation) -> int:
+        tensors = [v.type for v in (*op.inputs, *op.outputs)] if isinstance(op, kernel.CallOp) else []
+        return sum(evaluate(byte_size(t), known) for t in tensors if isinstance(t, TensorType))
+
+    return on_the_way(main, weight, every)
 
 
-def count(model: Any, shapes: Mapping[str, tuple[int, ...]]) -> tuple[Count, State]:
+def count(model: Any, shapes: Mapping[str, tuple[int, ...]], every: bool = False) -> tuple[Count, State]:
     """Compiles to the kernels level and counts."""
     began = time.perf_counter()
     state = state_of(model.SerializeToString())
     for _ in run_steps(state, to="graph"):
         pass
     main = main_of(state.module)
-    anchors = sum(kind_of(op) in ANCHORS for op in main.walk() if not isinstance(op, FuncOp))
+    anchors = on_the_way(main, lambda op: kind_of(op) in ANCHORS, every)
     for _ in run_steps(state, to="kernels", start="graph"):
         pass
     seconds = time.perf_counter() - began
@@ -163,23 +177,23 @@ def count(model: Any, shapes: Mapping[str, tuple[int, ...]]) -> tuple[Count, Sta
         if isinstance(op, onnx.OnnxOp) and not isinstance(op, others) and kind_of(op) is not Kind.CONTROL
     ]
     return Count(
-        kernels=len(calls),
+        kernels=on_the_way(main, lambda op: isinstance(op, kernel.CallOp), every),
         distinct=len({op.callee.string_value() for op in calls}),
         hosted=len(hosted),
-        bytes=bytes_moved(main, bindings(main, shapes)),
+        bytes=bytes_moved(main, bindings(main, shapes), every),
         anchors=anchors,
         outputs=len(model.graph.output),
         seconds=seconds,
     ), state
 
 
-def measure(path: Path) -> Row:
+def measure(path: Path, every: bool) -> Row:
     """One model, both ways."""
     model = onnx_package.load(str(path))
     weights = {w.name for w in model.graph.initializer}
     shapes = arrays_beside(path, [i.name for i in model.graph.input if i.name not in weights])
-    symbolic, _ = count(model, shapes)
-    fixed, _ = count(fix_axes(model, shapes), shapes)
+    symbolic, _ = count(model, shapes, every)
+    fixed, _ = count(fix_axes(model, shapes), shapes, every)
     return Row(name_of(path), symbolic, fixed)
 
 
@@ -214,6 +228,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--only", nargs="*", default=[], help="models whose path has one of these words")
+    parser.add_argument("--all", action="store_true", help="count all branches of an If")
     parser.add_argument("--json", type=Path)
     arguments = parser.parse_args()
     print(HEAD)
@@ -222,7 +237,7 @@ def main() -> None:
         if arguments.only and not any(word in str(path) for word in arguments.only):
             continue
         try:
-            rows.append(measure(path))
+            rows.append(measure(path, arguments.all))
         except Error as e:
             print(f"{name_of(path):36} {str(e).splitlines()[0]}")
             continue

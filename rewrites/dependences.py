@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from xdsl.ir import Block, Operation
@@ -43,27 +43,29 @@ class Dependences:
         self._needs[op] = needs = [f for f in found if f is not op]
         return needs
 
-    def has_path_between(self, p: Group, c: Group, group_of: Mapping[Operation, Group]) -> bool:
-        """Whether some op outside of both stands on a path from `p` to `c`."""
+    def has_path_between(
+        self, p: Group, c: Group, group_of: Mapping[Operation, Group], through: Collection[Operation] = ()
+    ) -> bool:
+        """Whether on some path from `p` to `c` there is an op outside of both that is not one of `through`."""
         last = max(self.index[op] for op in c.ops)
         members = {*p.ops, *c.ops}
         first = min(self.index[op] for op in p.ops)
-        stack = [n for op in c.ops for n in self.needs(op) if n not in members]
-        seen: set[Operation] = set()
+        # whether what the way went through so far is more than views
+        stack = [(n, False) for op in c.ops for n in self.needs(op) if n not in members]
+        seen: set[tuple[Operation, bool]] = set()
         while stack:
-            op = stack.pop()
-            if op in seen or self.index[op] < first or self.index[op] > last:
+            op, behind = stack.pop()
+            real = behind or op not in through
+            if (op, real) in seen or self.index[op] < first or self.index[op] > last:
                 continue
-            seen.add(op)
-            unit = group_of[op].ops if op in group_of else [op]
-            for member in unit:
-                if member in p.ops:
-                    return True
+            seen.add((op, real))
+            for member in group_of[op].ops if op in group_of else [op]:
                 for need in self.needs(member):
                     if need in p.ops:
-                        return True
-                    if need not in seen and need not in members:
-                        stack.append(need)
+                        if real:
+                            return True
+                    elif need not in members:
+                        stack.append((need, real))
         return False
 
     def in_order(self, group_of: Mapping[Operation, Group]) -> list[Group | Operation]:

@@ -20,14 +20,14 @@ from ..dialects.dims import Dim, dims_of
 from ..dialects.dims.expression import DimError
 from ..semantics.conditions import Condition
 from ..semantics.facts import Facts
-from ..semantics.kinds import TRANSCENDENTAL, VIEWS, Kind, kind_of
+from ..semantics.kinds import TRANSCENDENTAL, VIEWS, Kind, is_view, kind_of
 from .dependences import Dependences
 from .found_sizes import most_of
-from .groups import LOOPS, READ_ONCE, Group, has_epilogue, reads_rows, space, space_of, start_group
+from .groups import LOOPS, PARTS, READ_ONCE, Group, has_epilogue, reads_rows, space, space_of, start_group
 from .pass_views import is_swap
 from .reasons import TAKEN, Decision, Reason
 from .sink import INDEX_MAPS
-from .uses import inputs_of
+from .uses import bound_symbols, inputs_of
 from .views import ONE, is_stretch, is_whole, product, small_constant
 
 MAX_OPS = 96
@@ -82,12 +82,55 @@ class Grouping:
                 merged = [self.consider(producer, op) for op in grouped for producer in self.producers(op)]
                 if not any(merged):
                     break
+            for op in grouped:
+                if op in self.group_of and self.is_loop(self.group_of[op]):
+                    self.follow_template(self.group_of[op])
             self.join_siblings(grouped)
         self.leave_views(grouped)
         self.settle([op for op in grouped if op in self.group_of])
         for op in grouped:
             if op in self.group_of:
                 self.group_of[op].ops.sort(key=self.index.__getitem__)
+
+    def follow_template(self, group: Group) -> None:
+        """Merges pointwise operators on parts of a template's result, the gates of a cell, with the template.
+
+        They run behind it, over what it has just made, where nothing else reads that.
+        """
+        if any(kind_of(op) is not Kind.POINTWISE and type(op) not in PARTS for op in group.ops):
+            return
+        makers = [p for op in group.ops for p in self.producers(op) if self.group_of[p].anchor is not None]
+        first = self.group_of[makers[0]] if makers else None
+        if first is None or any(self.group_of[p] is not first for p in makers) or any(map(bound_symbols, first.ops)):
+            return
+        views = self.views_between(first, group)
+        if views is None or len(first.ops) + len(group.ops) > MAX_OPS:
+            return
+        if not any(type(op) in PARTS for op in (*views, *group.ops)):
+            return  # it would be in the epilogue, but for its size
+        if self.dependences.has_path_between(first, group, self.group_of, views):
+            return
+        self.taken.append(Decision(makers[0], group.ops[0], Reason.BEHIND))
+        for view in views:
+            self.views.discard(view)
+            self.group_of[view] = Group([view])
+            self.merge(first, self.group_of[view])
+        self.merge(first, group)
+
+    def views_between(self, p: Group, c: Group) -> list[Operation] | None:
+        """The views through which `c` reads all of what `p` makes; None where something else reads a part of it."""
+        found: list[Operation] = []
+        stack = self.outputs_of(p)
+        while stack:
+            for use in stack.pop().uses:
+                user = use.operation
+                if user in self.views and (type(user) in PARTS or is_view(user)):
+                    if user not in found:
+                        found.append(user)
+                        stack.extend(user.results)
+                elif not self.inside(user, p, c):
+                    return None
+        return found
 
     def join_siblings(self, grouped: Sequence[Operation]) -> None:
         """Merges loops that move or compute elements of one value over the same space, and do not need each other."""
@@ -328,7 +371,8 @@ class Grouping:
         if len(p.ops) + len(c.ops) > MAX_OPS or len(inputs_of([*p.ops, *c.ops])) > MAX_INPUTS:
             return Reason.SIZE, None
         if self.dependences.has_path_between(p, c, self.group_of):
-            return Reason.CYCLE, None
+            third = self.dependences.has_path_between(p, c, self.group_of, self.views)
+            return (Reason.CYCLE if third else Reason.VIEW), None
         if c.anchor is not None:
             return self.judge_template_operand(p, c, producer, consumer)
         if p.anchor is not None:

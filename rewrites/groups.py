@@ -24,6 +24,9 @@ class Group:
     """A reduction over other than trailing axes: only operators on its result's dims may follow."""
 
 
+PARTS: frozenset[type[Operation]] = frozenset((onnx.SplitOp, onnx.SliceOp))
+"""Movement operators that take parts of a value as they are."""
+
 READ_ONCE: frozenset[type[Operation]] = frozenset((
     onnx.ConcatOp, onnx.SliceOp, onnx.SplitOp, onnx.TransposeOp, onnx.DepthToSpaceOp, onnx.SpaceToDepthOp,
 ))  # fmt: skip

@@ -15,6 +15,7 @@ class Reason(StrEnum):
     EPILOGUE = "the consumer runs in the template's epilogue"
     OPERAND = "the template reads its operand through the producer"
     PROLOGUE = "the template's kernel makes its operand itself"
+    BEHIND = "the consumer runs behind the template, on parts of its result"
     SIBLINGS = "both read the same value over the same space"
     ROWS = "both run row by row over the same rows"
     SHAPE = "the iteration spaces are not known to be equal"
@@ -38,7 +39,9 @@ class Reason(StrEnum):
     UNFUSED = "fusion is switched off"
 
 
-TAKEN = frozenset((Reason.PRODUCER, Reason.EPILOGUE, Reason.OPERAND, Reason.PROLOGUE, Reason.SIBLINGS, Reason.ROWS))
+TAKEN = frozenset(
+    (Reason.PRODUCER, Reason.EPILOGUE, Reason.OPERAND, Reason.PROLOGUE, Reason.BEHIND, Reason.SIBLINGS, Reason.ROWS)
+)
 
 
 @dataclass(frozen=True)

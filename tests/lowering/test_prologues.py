@@ -108,6 +108,16 @@ CASES = {
         "h = Constant <value_ints = [0, 0, 4, 8]> () p = Reshape (x, h) q = Reshape (z, h)"
         "s = Transpose <perm = [0, 2, 1, 3]> (p) t = Transpose <perm = [0, 2, 3, 1]> (q) y = MatMul (s, t)",
     ),
+    "gates behind a product": (
+        "(float[B, 16] x, float[16, 32] w, float[B, 8] c) => (float[B, 8] y)",
+        "m = MatMul (x, w) i, f, g, o = Split <axis = 1, num_outputs = 4> (m) a = Sigmoid (f) b = Mul (a, c)"
+        "d = Sigmoid (i) e = Tanh (g) h = Mul (d, e) s = Add (b, h) t = Tanh (s) u = Sigmoid (o) y = Mul (t, u)",
+    ),
+    "gates of one row": (
+        "(float[1, W] x, float[W, 32] w, float[1, 8] c) => (float[1, 8] y)",
+        "m = MatMul (x, w) i, f, g, o = Split <axis = 1, num_outputs = 4> (m) a = Sigmoid (f) b = Mul (a, c)"
+        "d = Sigmoid (i) e = Tanh (g) h = Mul (d, e) s = Add (b, h) t = Tanh (s) u = Sigmoid (o) y = Mul (t, u)",
+    ),
     "a recurrence": (
         "(float[B, W, 16] x, float[1, 32, 16] w, float[1, 32, 8] r) => (float[W, 1, B, 8] y)",
         "t = Transpose <perm = [1, 0, 2]> (x) e = Relu (t) y = LSTM <hidden_size = 8> (e, w, r)",

@@ -228,3 +228,17 @@ func.func @main(%x: {image}, %y: {image}, %w: tensor<8x8x1x1xf32>) -> {wide} {{
 """)
     assert calls(module) == ["averagepool_0", "concat_conv_0"]
     assert [r["reason"] for r in explain(module)["refused"]] == ["window"]
+
+
+def test_a_view_is_no_third_kernel() -> None:
+    square, row = "tensor<8x8xf32>", "tensor<1x64xf32>"
+    module = outlined(f"""
+func.func @main(%x: {square}) -> {row} {{
+  %s = onnx.Constant() {{value = dense<[1, 64]> : tensor<2xi64>}} : () -> tensor<2xi64>
+  %m = onnx.MatMul(%x, %x) : ({square}, {square}) -> {square}
+  %v = onnx.Reshape(%m, %s) : ({square}, tensor<2xi64>) -> {row}
+  %z = onnx.Softmax(%v) : ({row}) -> {row}
+  func.return %z : {row}
+}}
+""")
+    assert [r["reason"] for r in explain(module)["refused"]] == ["view"]
