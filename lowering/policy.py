@@ -28,7 +28,21 @@ SIDE_BY_SIDE = 4
 LONG_CHAIN = 30
 """Cycles of a body above which a vector alone leaves the processor waiting."""
 
-CHAINS = (math.SqrtOp, math.ExpOp, math.ErfOp, math.TanhOp, math.LogOp, math.Log1pOp, math.ExpM1Op)
+CHAINS = (
+    *(
+        math.SqrtOp,
+        math.RsqrtOp,
+        math.ExpOp,
+        math.Exp2Op,
+        math.ExpM1Op,
+        math.LogOp,
+        math.Log2Op,
+        math.Log10Op,
+        math.Log1pOp,
+    ),
+    *(math.TanhOp, math.SinhOp, math.CoshOp, math.ErfOp, math.SinOp, math.CosOp, math.AsinOp, math.AcosOp, math.AtanOp),
+    *(vectorx.LogisticOp, vectorx.GeluOp),
+)
 """Functions that are a chain of operations on vectors of any length."""
 
 UNROLLED_BLOCK = 24
