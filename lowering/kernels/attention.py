@@ -23,6 +23,7 @@ from ..choices import GRAIN_CYCLES, ORDER, VECTOR_WIDTH, Choices, Given, given_n
 from ..loop_builder import INDEX
 from ..template import TemplateContext
 from .activations import like
+from .attention_skips import BlockBounds
 from .emit import Ix
 from .matmul_problem import batch_strides
 from .operator import Operator
@@ -108,6 +109,7 @@ class Attention:
         self.panel = 2 * self.lanes
         self.pitch = KEY_BLOCK + self.lanes  # rows of scores that are not a power of two apart
         self.root = o.attr("scale")
+        self.bounds: BlockBounds | None = None
         # packing writes whole chunks
         self.panel_steps = (self.size + (self.lanes - 1)) // self.lanes * self.lanes
         # the stored columns of a row of values are whole vectors
@@ -118,6 +120,14 @@ class Attention:
         """Whether there are keys that a row may not attend to, but for the mask."""
         windows = self.o.attr("left_window_size", -1), self.o.attr("right_window_size", -1)
         return bool(self.o.attr("is_causal", 0)) or max(windows) >= 0 or self.o.has(LENGTHS)
+
+    @property
+    def may_skip(self) -> bool:
+        """Whether there are several blocks, and a mask that may leave some of them out."""
+        o = self.o
+        if not o.has(MASK) or o.has_result(SCORES) or o.dims(MASK)[-1] is not self.keys or self.e.target.plain:
+            return False
+        return not self.keys.is_const or self.keys.value > KEY_BLOCK
 
     def scale(self) -> SSAValue:
         """The attribute, or 1 / sqrt(size)."""
@@ -137,6 +147,9 @@ class Attention:
             return
         self.key_panels = e.dim(self.keys).ceildiv(self.panel)
         self.packed = self.pack_keys()
+        if self.may_skip:
+            self.bounds = BlockBounds(self, KEY_BLOCK)
+            self.bounds.measure()
         plan = AttentionPlan.choose(self.queries, e.target, self.lanes, self.context.part.given)
         self.context.part.adopt(plan)
         heights = [plan.rows, plan.tail_rows] if plan.tail_rows else [plan.rows]
@@ -265,14 +278,34 @@ class QueryTile:
         if a.limited and not a.o.has_result(SCORES):
             # what no row may attend to adds nothing
             begin, end = self.first_key // KEY_BLOCK * KEY_BLOCK, self.last_key.min(keys)
+        bounds = a.bounds if self.tile.rows <= a.lanes else None
+        norm = None if bounds is None else bounds.rows_norm(self)
         with e.loop(begin, end, KEY_BLOCK) as blocks:
             first = blocks.index
             count = (keys - first).min(KEY_BLOCK)
-            self.scores(first, count)
-            with e.loop(0, self.count, nonempty=True) as rows:
-                self.softmax_row(rows.index, first, count)
-            self.add_values(first, count)
+            if bounds is None or norm is None:
+                self.block(first, count)
+            else:
+                with e.when(bounds.counts(self, norm, first, count)):
+                    self.block(first, count)
         self.deliver()
+
+    def block(self, first: Ix, count: Ix) -> None:
+        """All rows and some keys."""
+        self.scores(first, count)
+        with self.e.loop(0, self.count, nonempty=True) as rows:
+            self.softmax_row(rows.index, first, count)
+        self.add_values(first, count)
+
+    def mask_values(self, row: Ix, key: Ix, there: SSAValue) -> SSAValue:
+        """What the mask adds to a row's scores at some keys, for a mask of all keys."""
+        formula = ScoreFormula(self, row)
+        assert formula.mask_at is not None
+        value = self.e.load_vector(self.o.buffer(MASK), formula.mask_at + key, self.a.lanes, there)
+        if self.o.kind(MASK).kind == "b":
+            zero = self.e.constant(0, self.a.sums, self.a.lanes)
+            return self.e.select(value, zero, like(self.e, -inf, zero))
+        return formula.as_sum(value)
 
     def start(self) -> None:
         """Packs the rows, and sets sums to 0 and maxima to minus infinity."""
@@ -515,9 +548,9 @@ class ScoreFormula:
             scores = e.select(inside, scores, lowest)
         if self.o.kind(MASK).kind == "b":
             return e.select(value, scores, lowest)
-        return e.add(scores, self._as_sum(value))
+        return e.add(scores, self.as_sum(value))
 
-    def _as_sum(self, value: SSAValue) -> SSAValue:
+    def as_sum(self, value: SSAValue) -> SSAValue:
         """A mask to be added, in the type of the sums."""
         e, kind = self.e, self.o.kind(MASK)
         if kind.is_float:

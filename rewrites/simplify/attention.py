@@ -117,10 +117,10 @@ def softmaxed(weights: SSAValue) -> Softmaxed | None:
 class RecognizeAttention(Rule):
     """MatMul(Softmax(s * MatMul(q, Transpose(k)) + mask), v)  ->  Attention(q, k, v, mask) {scale = s}
 
-    Of four axes [batch, heads, rows, size], or of three without heads.  The scale may stand at the scores, at q, at k,
-    or at both.  Where(condition, scores, -inf) is a mask, too, and one that keeps what is on and below the diagonal of
-    a square is `is_causal`.  A row that may attend to no key is 0 afterwards, not NaN.  Declines when something else
-    reads the scores or the weights, where k is not transposed, where heads or batch broadcast, for a scale that is not
+    Of four axes [batch, heads, rows, size], or of three without heads; k^T may be given as such. The scale may stand at
+    the scores, at q, at k, or at both. Where(condition, scores, -inf) is a mask, too, and one that keeps what is on and
+    below the diagonal of a square is `is_causal`. A row that may attend to no key is 0 afterwards, not NaN. Declines
+    when something else reads the scores or the weights, where heads or batch broadcast, for a scale that is not
     positive, and where the mask does not broadcast to the scores.
     """
 
@@ -139,7 +139,7 @@ class RecognizeAttention(Rule):
         if softmax is None or scores is None or scores.scale <= 0:
             return
         query, keys = scores.query, transposed(scores.keys)
-        if keys is None or not fits(query, keys, values, softmax.scores):
+        if not fits(query, keys, values, softmax.scores):
             return
         causal = self.is_causal(scores, dims_of(softmax.scores))
         if not causal and not fits_mask(scores, softmax.scores):
@@ -205,18 +205,20 @@ class Turned(NamedTuple):
         return rewriter.insert(view).results[0]
 
 
-def transposed(value: SSAValue) -> Turned | None:
-    """k of Transpose(k), with the last two axes exchanged; None where the value is no transpose.
+def transposed(value: SSAValue) -> Turned:
+    """k of Transpose(k), with the last two axes exchanged; the value itself where it is no transpose.
 
     A view may follow that leaves the last two axes as they are.
     """
+    given = value
     shape = list(dims_of(value))
     view = only_producer(value, onnx.ReshapeOp, onnx.UnsqueezeOp, onnx.SqueezeOp)
     if view is not None and list(dims_of(view.operands[0])[-2:]) == shape[-2:]:
         value = view.operands[0]
     inner = producer(value, onnx.TransposeOp)
     if inner is None:
-        return None
+        perm = list(range(len(shape)))
+        return Turned(given, [*perm[:-2], perm[-1], perm[-2]], [*shape[:-2], shape[-1], shape[-2]])
     perm = permutation(inner)
     return Turned(inner.operands[0], [*perm[:-2], perm[-1], perm[-2]], [*shape[:-2], shape[-1], shape[-2]])
 
