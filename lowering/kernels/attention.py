@@ -24,7 +24,7 @@ from ..loop_builder import INDEX
 from ..template import TemplateContext
 from .activations import like
 from .attention_skips import BlockBounds
-from .emit import Ix
+from .emit import Ix, lanes_of
 from .matmul_problem import batch_strides
 from .operator import Operator
 from .panels import pack_across, slack
@@ -34,6 +34,8 @@ Q, K, V, MASK, PAST_K, PAST_V, LENGTHS = range(7)
 Y, PRESENT_K, PRESENT_V, SCORES = range(4)
 KEY_BLOCK = 256
 """Keys whose scores are kept at once."""
+IN_STEP = 4
+"""Vectors of scores that are exponentiated in step."""
 FEW_QUERIES = 4
 """The height of a tile for few rows, where their number is not known."""
 
@@ -107,6 +109,8 @@ class Attention:
         self.sums: Attribute = self.products.sums
         self.lanes = e.target.lanes(self.products.bytes)
         self.panel = 2 * self.lanes
+        # of a row's scores so many in step, as one vector: a block is a multiple of that
+        self.wide = self.lanes if e.target.plain else IN_STEP * self.lanes
         self.pitch = KEY_BLOCK + self.lanes  # rows of scores that are not a power of two apart
         self.root = o.attr("scale")
         self.bounds: BlockBounds | None = None
@@ -374,26 +378,26 @@ class QueryTile:
         """The scores of a row as exponentials, with its maximum and sum; the sums of values are scaled to it."""
         a, e, s = self.a, self.e, self.s
         formula = ScoreFormula(self, row)
-        at = row * a.pitch
-        lowest = e.constant(-inf, a.sums, a.lanes)
-        with e.loop(0, count, a.lanes, carried=[lowest], nonempty=True) as loop:
-            scores = e.load_vector(s.scores, loop.index + at, a.lanes)
-            scores = formula.apply(scores, first + loop.index, count - loop.index)
-            e.store_vector(scores, s.scores, loop.index + at)
+        at, wide = row * a.pitch, a.wide
+        with e.loop(0, count, wide, carried=[e.constant(-inf, a.sums, wide)], nonempty=True) as loop:
+            products = e.load_vector(s.scores, loop.index + at, wide)
+            scores = formula.apply(products, first + loop.index, count - loop.index)
+            if scores is not products:
+                e.store_vector(scores, s.scores, loop.index + at)
             if s.kept is not None:
-                mask = e.mask(count - loop.index, a.lanes)
+                mask = e.mask(count - loop.index, wide)
                 e.store_vector(scores, s.kept, row * e.dim(a.keys) + first + loop.index, mask)
-            loop.carry([e.extremum("maximumf", loop.carried[0], scores)])
+            # NaN is passed over here, and comes through the exponential
+            loop.carry([e.select(e.compare("ogt", scores, loop.carried[0]), scores, loop.carried[0])])
         before = e.load(s.maxima, row)
         maximum = e.extremum("maximumf", e.reduce("maximumf", loop.results[0]), before)
         e.store(maximum, s.maxima, row)
         # exp(-inf - -inf) is no number: without any key so far everything is 0
         none = e.compare("oeq", maximum, e.constant(-inf, a.sums))
         base = e.select(none, e.constant(0, a.sums), maximum)
-        shift = e.b.broadcast(base, a.lanes)
-        zero = e.constant(0, a.sums, a.lanes)
-        with e.loop(0, count, a.lanes, carried=[zero], nonempty=True) as loop:
-            weights = e.math("exp", e.sub(e.load_vector(s.scores, loop.index + at, a.lanes), shift))
+        shift = e.b.broadcast(base, wide)
+        with e.loop(0, count, wide, carried=[e.constant(0, a.sums, wide)], nonempty=True) as loop:
+            weights = e.math("exp", e.sub(e.load_vector(s.scores, loop.index + at, wide), shift))
             e.store_vector(weights, s.scores, loop.index + at)
             loop.carry([e.add(loop.carried[0], weights)])
         total = e.reduce("add", loop.results[0])
@@ -504,8 +508,9 @@ class ScoreFormula:
     def apply(self, scores: SSAValue, key: Ix, left: Ix) -> SSAValue:
         """The scores of keys from `key` on, of which `left` are there; minus infinity for what is not attended to."""
         a, e, o = self.a, self.e, self.o
-        whole = a.keys.is_const and a.keys.value % a.lanes == 0
-        there = e.mask(left, a.lanes)
+        lanes = lanes_of(scores) or 1
+        whole = a.keys.is_const and a.keys.value % lanes == 0
+        there = e.mask(left, lanes)
         mode = o.attr("qk_matmul_output_mode", 0) if o.has_result(SCORES) else None
         self._show(mode == 0, scores, key, there)
         cap = o.attr("softcap", 0.0)
@@ -517,7 +522,7 @@ class ScoreFormula:
         if self.mask_at is not None:
             scores = self._masked(scores, key, there, lowest)
         if a.limited:
-            visible = e.both(e.mask(self.high - key, a.lanes), e.flip(e.mask(self.low - key, a.lanes)))
+            visible = e.both(e.mask(self.high - key, lanes), e.flip(e.mask(self.low - key, lanes)))
             scores = e.select(visible, scores, lowest)
         if not whole:
             scores = e.select(there, scores, lowest)
@@ -532,19 +537,20 @@ class ScoreFormula:
         """With the mask; keys behind a short mask are not attended to."""
         a, e = self.a, self.e
         assert self.mask_at is not None
+        lanes = lanes_of(scores) or 1
         last = self.o.dims(MASK)[-1]
         buffer = self.o.buffer(MASK)
         if last is as_dim(1) and a.keys is not as_dim(1):
-            value = e.b.broadcast(e.load(buffer, self.mask_at), a.lanes)
+            value = e.b.broadcast(e.load(buffer, self.mask_at), lanes)
         else:
             length = e.dim(last)
-            inside = e.mask(length - key, a.lanes)
-            value = e.load_vector(buffer, self.mask_at + key, a.lanes, e.both(inside, there))
+            inside = e.mask(length - key, lanes)
+            value = e.load_vector(buffer, self.mask_at + key, lanes, e.both(inside, there))
             if not last.is_const and last is not a.keys:  # it may turn out to be 1, and then serves all keys
                 single = length.compare("eq", 1)
-                only = e.b.broadcast(e.load(buffer, self.mask_at), a.lanes)
-                value = e.select(e.b.broadcast(single, a.lanes), only, value)
-                inside = e.mask(e.select_index(single, e.dim(a.keys), length) - key, a.lanes)
+                only = e.b.broadcast(e.load(buffer, self.mask_at), lanes)
+                value = e.select(e.b.broadcast(single, lanes), only, value)
+                inside = e.mask(e.select_index(single, e.dim(a.keys), length) - key, lanes)
             scores = e.select(inside, scores, lowest)
         if self.o.kind(MASK).kind == "b":
             return e.select(value, scores, lowest)
