@@ -35,6 +35,7 @@ from .reductions import FoldSqueezeIntoReduction, MergeReductions
 from .redundancy import eliminate_common_subexpressions, eliminate_dead_code
 from .rotary import RecognizeRotary
 from .sequences import ConcatWithoutSequence, SplitWithoutSequence, TakeItem
+from .upsampling import SpreadConvolution
 from .views import MergeViews, SpellExpand, SpellReshape, SpellSlice, SpellTransposeOfOnes
 from .weights import FoldIntoWeights, FoldScaleBefore, MergeConstants
 
@@ -78,6 +79,7 @@ def exact_rules(
         ShareHeads(),
         FoldPad(weights, facts),
         FoldIntoWeights(weights, exact),
+        *(() if for_file else (SpreadConvolution(weights, facts),)),
     )
 
 

@@ -119,7 +119,7 @@ def viewed(
     if not computed:
         return None
     shape = dims.TensorOp(list(after), dims.tensor_type(i64, [len(after)]))
-    return onnx.ReshapeOp.make([source, rewriter.insert(shape).results[0]], {}, [target])
+    return onnx.ReshapeOp.make([source, rewriter.insert(shape).results[0]], {"allowzero": 1}, [target])
 
 
 def extra_ones(longer: Sequence[Dim], shorter: Sequence[Dim]) -> list[int] | None:

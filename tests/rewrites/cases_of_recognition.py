@@ -4,7 +4,33 @@ from __future__ import annotations
 
 from rule_case import Cases, Fires, X
 
+_TAPS = ", ".join(str(i % 7 - 3) for i in range(64))
+TAPS = f"w = Constant <value = float[16, 2, 2, 1] {{{_TAPS}}}> ()"
+GROUPED_TAPS = f"w = Constant <value = float[32, 1, 1, 2] {{{_TAPS}}}> ()"
+BIAS = "b = Constant <value_floats = [1.0, 2.0]> ()"
+IMAGES = "(float[N, 16, H, W] x) => (y)"
+
 RECOGNITION: Cases = {
+    "SpreadConvolution": (
+        [
+            Fires(
+                IMAGES + f"{{ {TAPS} {BIAS} y = ConvTranspose<strides=[2, 1]>(x, w, b) }}",
+                "Conv Reshape Transpose Reshape",
+            ),
+            Fires(
+                f"(float[N, 32, H, W] x) => (y) {{ {GROUPED_TAPS} y = ConvTranspose<strides=[1, 2], group=2>(x, w) }}",
+                "Conv Reshape Transpose Reshape",
+            ),
+        ],
+        [
+            IMAGES + f"{{ {TAPS} {BIAS} y = ConvTranspose<strides=[2, 2]>(x, w, b) }}",
+            IMAGES + f"{{ {TAPS} {BIAS} y = ConvTranspose<strides=[1, 1]>(x, w, b) }}",
+            IMAGES + f"{{ {TAPS} {BIAS} y = ConvTranspose<strides=[2, 1], pads=[0, 1, 0, 0]>(x, w, b) }}",
+            IMAGES + f"{{ {TAPS} {BIAS} y = ConvTranspose<strides=[2, 1], output_padding=[1, 0]>(x, w, b) }}",
+            "(float[N, 16, H, W] x, float[16, 2, 2, 1] w) => (y) { y = ConvTranspose<strides=[2, 1]>(x, w) }",
+            IMAGES + f"{{ {TAPS} y = ConvTranspose<strides=[2, 1], group=2>(x, w) }}",
+        ],
+    ),
     "RecognizeActivation": (
         [
             Fires(
@@ -167,10 +193,13 @@ RECOGNITION: Cases = {
                 {"S": (1, 6)},
                 tolerance=2e-3,
             ),
+            Fires(
+                "(float[B, 2, S, 4] q, float[B, 2, 4, T] k, float[B, 2, T, 3] v) => (y)"
+                "{ s = MatMul(q, k) w = Softmax<axis=-1>(s) y = MatMul(w, v) }",
+                "Transpose Attention",
+            ),
         ],
         [
-            "(float[B, 2, S, 4] q, float[B, 2, 4, T] k, float[B, 2, T, 3] v) => (y)"
-            "{ s = MatMul(q, k) w = Softmax<axis=-1>(s) y = MatMul(w, v) }",
             "(float[B, 2, S, 4] q, float[B, 2, T, 4] k, float[B, 2, T, 3] v) => (y, w)"
             "{ t = Transpose<perm=[0, 1, 3, 2]>(k) s = MatMul(q, t) w = Softmax<axis=-1>(s) y = MatMul(w, v) }",
             "(float[B, 2, S, 4] q, float[B, 2, S, 4] k, float[B, 2, S, 3] v) => (y)"
