@@ -1,4 +1,4 @@
-"""Derives the polynomial coefficients of codegen/math_f32.py and math_f64.py (needs mpmath; run by hand).
+"""Derives the polynomial coefficients of codegen/math_f32.py and math_wide.py (needs mpmath; run by hand).
 
 Each entry of `FITS` is one polynomial: the function that it stands for, the interval, and the weight of the error.
 `fit` finds the minimax polynomial by Remez' exchange, then rounds the coefficients to the working precision one after
@@ -153,12 +153,8 @@ QUARTER_PI = 0.7854
 ROOT_HALF, ROOT_TWO = -0.29290, 0.41422
 
 FITS: dict[str, Fit] = {
-    # exp(r) = 1 + r + r^2 * p(r)
-    "exp": Fit(_limit(lambda r: (mp.expm1(r) - r) / r**2, 0.5), -0.347, 0.3471, range(5), lambda r: r**2 / mp.exp(r)),
     # 2^r = 1 + r * p(r)
     "exp2": Fit(_limit(lambda r: (2**r - 1) / r, float(mp.log(2))), -0.5, 0.5001, range(6), lambda r: abs(r) / 2**r),
-    # expm1(r) = r + r^2 * p(r), relative to expm1
-    "expm1": Fit(_limit(lambda r: (mp.expm1(r) - r) / r**2, 0.5), -0.347, 0.3471, range(6), lambda r: abs(r)),
     # log(1 + f) = f - f^2/2 + f^3 * p(f)
     "log": Fit(
         _limit(lambda f: (mp.log1p(f) - f + f**2 / 2) / f**3, 1 / 3),
@@ -167,18 +163,6 @@ FITS: dict[str, Fit] = {
         range(8),
         lambda f: abs(f) ** 2,
     ),
-    # tanh(x) = x + x^3 * p(x^2)
-    "tanh": Fit(_odd(mp.tanh, 1, -1 / 3), 0.0, 1.01, range(7), _odd_weight(mp.tanh, 1)),
-    # erf(x) = x + x * p(x^2)
-    "erf": Fit(
-        lambda t: mp.erf(mp.sqrt(t)) / mp.sqrt(t) - 1 if t > 0 else 2 / mp.sqrt(mp.pi) - 1,
-        0.0,
-        0.86,
-        range(7),
-        lambda t: mp.mpf(1),
-    ),
-    # log(erfc(x)) = -x + x * p(x)
-    "erfc": Fit(lambda x: mp.log(mp.erfc(x)) / x + 1, 0.915, 4.0, range(7), lambda x: x * mp.erfc(x)),
     # sin(x) = x + x^3 * p(x^2), cos(x) = 1 - x^2/2 + x^4 * p(x^2)
     "sin": Fit(_odd(mp.sin, 1, -1 / 6), 0.0, QUARTER_PI**2, range(3), _odd_weight(mp.sin, 1)),
     "cos": Fit(_limit(_cos_rest, 1 / 24), 0.0, QUARTER_PI**2, range(3), lambda t: t**2),

@@ -9,6 +9,8 @@ Coefficients come from `benchmarks/coefficients.py`.  inf, NaN, zeros and denorm
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from xdsl.dialects.builtin import IntegerType
 from xdsl.ir import SSAValue
 
@@ -16,7 +18,7 @@ from ..dialects.target import Target
 from .lanes import Lanes, fma, polynomial
 from .llvm_types import F32, I32
 from .lookup import lookup
-from .math_tables import ERF, EXP, ROOTS, ROOTS_LOW, TANH, Pieces
+from .math_tables import ERF, EXP, EXPM1, ROOTS, ROOTS_LOW, TANH, Pieces
 from .math_wide import cos_of_any, sin_of_any
 from .mathematics import Mathematics
 
@@ -43,14 +45,6 @@ EXP2 = (
     0.009618504904210567,
     0.0013390810927376151,
     0.00015326947323046625,
-)
-EXPM1 = (
-    0.5,
-    0.1666666716337204,
-    0.04166648909449577,
-    0.008333207108080387,
-    0.0013932693982496858,
-    0.00019945201347582042,
 )
 LOG = (
     0.33333316445350647,
@@ -140,17 +134,22 @@ def nearest_sixteenth(product: Lanes) -> tuple[Lanes, Lanes]:
     return product - SIXTEENTH, product.bits() - product.const(SIXTEENTH).bits()
 
 
-def exp_parts(target: Target, x: Lanes) -> tuple[Lanes, Lanes, Lanes]:
-    """x = n*ln2 + r, where 16*n is whole and |r| <= ln2/32: exp(r) * 2^(n - floor(n)), n, and floor(n) as i32.
+def exp_pieces(target: Target, x: Lanes, coefficients: Sequence[float] = EXP) -> tuple[Lanes, Lanes, Lanes, Lanes]:
+    """exp(x) = t * (1 + e) * 2^floor(n), with n within 1/32 of x/ln2: t, a power of 2 in f32, and e; n, floor(n).
 
-    The power of 2 is t * (1 + e), where t is a number of f32: t + t*(expm1(r) + e) is rounded once.
+    With x = n*ln2 + r, 16*n being whole and |r| <= ln2/32, e is expm1(r) and what t lacks.
     """
     n, sixteenths = nearest_sixteenth(fma(x, x.const(LOG2_E), SIXTEENTH))
     r = fma(n, x.const(-LN2), x)  # exact
     r = fma(n, x.const(-LN2_LOW), r)
-    root = lookup(target, ROOTS, sixteenths)
-    rest = fma(polynomial(r, EXP), r * r, r + lookup(target, ROOTS_LOW, sixteenths))
-    return fma(root, rest, root), n, sixteenths >> 4
+    rest = fma(polynomial(r, coefficients), r * r, r + lookup(target, ROOTS_LOW, sixteenths))
+    return lookup(target, ROOTS, sixteenths), rest, n, sixteenths >> 4
+
+
+def exp_parts(target: Target, x: Lanes) -> tuple[Lanes, Lanes, Lanes]:
+    """exp(x) = p * 2^floor(n), 1 <= p <= 2, rounded once: p, n, and floor(n) as i32."""
+    root, rest, n, whole = exp_pieces(target, x)
+    return fma(root, rest, root), n, whole
 
 
 def exp(m: Mathematics, x: Lanes) -> Lanes:
@@ -168,17 +167,14 @@ def exp2(m: Mathematics, x: Lanes) -> Lanes:
 
 
 def expm1(m: Mathematics, x: Lanes) -> Lanes:
-    """2^n * (e + 1) - 1, e = expm1(r) = r + r^2*p(r), as 2 * (h*e + (h - 1/2)), h = 2^(n-1); max error 1.295 ULP."""
-    y = x.at_most(89.0).at_least(-18.0)
-    n, whole = nearest(fma(y, y.const(LOG2_E), MAGIC))
-    r = fma(n, y.const(-LN2), y)
-    low = n * -LN2_LOW
-    s = r + low
-    low = (r - s) + low
-    e = fma(polynomial(s, EXPM1) * s, s, low)
-    h = power_of_two(whole - 1)
-    result = fma(h, e, fma(h, s, h - 0.5))
-    return (x.abs() < 2.0**-24).choose(x, result * 2.0)
+    """h - 1 + h*e, where h = t * 2^n of `exp_pieces`, halved so that it does not overflow; max error 1.295 ULP."""
+    root, rest, _, whole = exp_pieces(m.target, x.at_most(89.0).at_least(-18.0), coefficients=EXPM1)
+    half = root * power_of_two(whole - 1)
+    high = half - 0.5
+    back = high - half
+    lost = (half - (high - back)) - (back + 0.5)
+    result = high + fma(half, rest, lost)
+    return (x.abs() < 2.0**-24).choose(x, result + result)
 
 
 # --- logarithms ---

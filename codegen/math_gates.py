@@ -25,13 +25,15 @@ MOST = 17.5
 """From here on 1 + exp(-y) is 1."""
 LEAST = -200.0
 """From here on any product with exp(y) is 0."""
+RECIPROCAL = 0x7EF311C7
+"""Less the bits of a number of f32: those of nearly its inverse."""
 MOST_LOW = 2.0**-16
 """What a number between these is rounded by is less."""
 
 
 def logistic(m: Mathematics, x: Lanes, y: Lanes, low: Lanes | None = None) -> Lanes:
     """x / (1 + exp(-y)) = (x / (1 + p*2^n) * p) * 2^n with exp(y) = p*2^n, which becomes a denormal number only in the
-    end; max error 2.8 ULP for x = y. `low` is what y was rounded by.
+    end; max error 2.0 ULP for x = y. `low` is what y was rounded by.
 
     For x of at most 2^100 times the size of y, or the other way round.
     """
@@ -43,10 +45,19 @@ def logistic(m: Mathematics, x: Lanes, y: Lanes, low: Lanes | None = None) -> La
     if low is not None:
         r = r + low
     # not by pieces as exp: tables would take registers from the sums that this is the epilogue of
-    p = fma(fma(polynomial(r, EXP_SLOPE), r, 1.0), r, 1.0)
-    q = x / (_scaled(m.target, p, n, whole) + 1.0) * p
+    slope = fma(polynomial(r, EXP_SLOPE), r, 1.0)
+    p = fma(slope, r, 1.0)
+    e = _scaled(m.target, p, n, whole)
+    below = e + 1.0
+    q = x / below
+    product = q * p
+    # what product, p and the sum were rounded by; the last relative to it, by its inverse to one digit
+    back = below - e
+    lost = ((e - (below - back)) + (1.0 - back)) * (RECIPROCAL - below.bits()).as_float()
+    rest = fma(q, fma(slope, r, 1.0 - p), fma(q, p, -product))
+    result = _scaled(m.target, product + fma(-product, lost, rest), n, whole)
     # 0, but NaN for an infinite x
-    return (y < LEAST).choose(x * 0.0, _scaled(m.target, q, n, whole))
+    return (y > MOST).choose(x, (y < LEAST).choose(x * 0.0, result))
 
 
 EXP_SLOPE = (

@@ -1,4 +1,4 @@
-"""Tables and coefficients for the functions of f32 that are computed by pieces; from `benchmarks/pieces.py`."""
+"""Tables and coefficients of the functions of f32 that go by pieces; from `benchmarks/pieces.py`."""
 
 from __future__ import annotations
 
@@ -33,6 +33,9 @@ ROOTS_LOW = (
 
 EXP = (0.5000162720680237, 0.16667009890079498)
 """expm1(r) = r + r^2*p(r) for |r| <= ln2/32."""
+
+EXPM1 = (0.5, 0.1666700839996338, 0.04166717454791069)
+"""The same, nearer."""
 
 ERF = Pieces(
     (
