@@ -153,7 +153,7 @@ def exp_parts(target: Target, x: Lanes) -> tuple[Lanes, Lanes, Lanes]:
 
 
 def exp(m: Mathematics, x: Lanes) -> Lanes:
-    """By `exp_parts`, times a power of 2; max error 0.892 ULP."""
+    """By `exp_parts`, times a power of 2; max error 0.771 ULP."""
     p, n, whole = exp_parts(m.target, x.at_most(89.0).at_least(-104.0))
     return times_power_of_two(m.target, p, n, whole)
 
@@ -167,7 +167,7 @@ def exp2(m: Mathematics, x: Lanes) -> Lanes:
 
 
 def expm1(m: Mathematics, x: Lanes) -> Lanes:
-    """h - 1 + h*e, where h = t * 2^n of `exp_pieces`, halved so that it does not overflow; max error 1.295 ULP."""
+    """h - 1 + h*e, where h = t * 2^n of `exp_pieces`, halved so that it does not overflow; max error 1.635 ULP."""
     root, rest, _, whole = exp_pieces(m.target, x.at_most(89.0).at_least(-18.0), coefficients=EXPM1)
     half = root * power_of_two(whole - 1)
     high = half - 0.5
@@ -254,7 +254,7 @@ def log1p(m: Mathematics, x: Lanes) -> Lanes:
 
 
 def tanh(m: Mathematics, x: Lanes) -> Lanes:
-    """By pieces of |x|, an odd function; max error 0.960 ULP."""
+    """By pieces of |x|, an odd function; max error 0.733 ULP."""
     a = x.abs().at_most(9.1)
     return piecewise(m.target, a, (a + 1.0).bits().shifted_down(21), TANH, first=a).with_sign_of(x)
 
@@ -269,7 +269,7 @@ def sinh(m: Mathematics, x: Lanes) -> Lanes:
 
 
 def cosh(m: Mathematics, x: Lanes) -> Lanes:
-    """e + 1/(4e) with e = exp(|x|)/2; max error 1.346 ULP."""
+    """e + 1/(4e) with e = exp(|x|)/2; max error 1.043 ULP."""
     half = _half_exp(m, x.abs())
     return half + 0.25 / half
 
@@ -281,7 +281,7 @@ def _half_exp(m: Mathematics, x: Lanes) -> Lanes:
 
 
 def erf(m: Mathematics, x: Lanes) -> Lanes:
-    """By pieces of |x|, an odd function; max error 0.911 ULP."""
+    """By pieces of |x|, an odd function; max error 0.725 ULP."""
     a = x.abs().at_most(3.99)
     return piecewise(m.target, a, (a + 2.0).bits().shifted_down(20), ERF, first=a).with_sign_of(x)
 

@@ -218,7 +218,8 @@ def mish(s: Scalars, x: SSAValue, t: Element, o: Operands) -> SSAValue:
     minus_q = s.neg(q, t)
     rest = s.add(s.fma(minus_q, lost, s.fma(minus_q, below, n)), n_low, t)
     inverse = s.mul(s.sub(s.constant(1.0, t), q, t), s.constant(0.5, t), t)
-    return deep.undone(s.mul(x, s.fma(rest, inverse, q), t))
+    # the correction is none beyond the limit, where its product could be infinite
+    return deep.undone(s.fma(x, q, s.mul(limited, s.mul(rest, inverse, t), t)))
 
 
 def swish(s: Scalars, x: SSAValue, t: Element, o: Operands) -> SSAValue:
