@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+from xdsl.ir import Operation
+
 from . import ops_gen as onnx
 from .base import OnnxOp
 from .limits import Activation, Axis, Element, Limit, OneOf, Permutation, Spatial, Within
 
-Limits = dict[str, Limit]
+Limits = Mapping[str, Limit]
 
 _FLAG = OneOf((0, 1))
 _COUNT = Within(1)
@@ -15,7 +19,7 @@ _POST = OneOf((_NONE, "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO", "PROBIT"))
 _REDUCTION = OneOf(("none", "add", "mul", "max", "min"))
 _LOSS = OneOf(("none", "mean", "sum"))
 _COMPUTED_IN = OneOf((1, 10, 11, 16))
-_AXIS = {"axis": Axis()}
+_AXIS: Limits = {"axis": Axis()}
 
 _WINDOW: Limits = {
     "auto_pad": OneOf(("NOTSET", "SAME_UPPER", "SAME_LOWER", "VALID"), silent=("",)),  # which stands for NOTSET
@@ -255,7 +259,7 @@ _VECTOR, _NUMBER, _SOME = (1, 1), (0, 1), (1, None)
 _IMAGE = (2, None)
 
 RANKS: dict[type[OnnxOp], tuple[tuple[int, int, int | None], ...]] = {
-    op: tuple((index, *ranks) for index, ranks in found.items())
+    op: tuple((index, least, most) for index, (least, most) in found.items())
     for op, found in {
         onnx.Col2ImOp: {1: _VECTOR, 2: _VECTOR},
         onnx.CompressOp: {0: _SOME, 1: _VECTOR},
@@ -289,7 +293,7 @@ RANKS: dict[type[OnnxOp], tuple[tuple[int, int, int | None], ...]] = {
 }
 """The ranks, least and most, that operands by formal position may have, where not every rank will do."""
 
-SINGLE: dict[type[OnnxOp], tuple[int, ...]] = {
+SINGLE: dict[type[Operation], tuple[int, ...]] = {
     onnx.BlackmanWindowOp: (0,),
     onnx.ClipOp: (1, 2),
     onnx.ConvIntegerOp: (2,),

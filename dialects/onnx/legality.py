@@ -39,6 +39,8 @@ def value_problem(op: OnnxOp) -> str | None:
 def rank_problem(op: OnnxOp, operands: Sequence[SSAValue | None]) -> str | None:
     """What does not fit the ranks of the operands: these themselves, or attributes that count or name axes."""
     cls = type(op)
+    if cls not in RANKS and not _placed(cls):
+        return None
     for index, least, most in RANKS.get(cls, ()):
         rank = _rank_of(operands, index)
         if rank is not None and (rank < least or (most is not None and rank > most)):

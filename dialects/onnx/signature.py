@@ -24,6 +24,13 @@ def type_problem(
     return _type_problem(schema, tuple(map(_kind_of, operands)), tuple(map(_kind_of, results)))
 
 
+@cache
+def has_own_results(schema: Schema) -> bool:
+    """Whether some result has a type that no operand has: an attribute may say which."""
+    taken = {formal.type for formal in schema.inputs}
+    return any(formal.type not in taken for formal in schema.outputs)
+
+
 def _kind_of(value: SSAValue | None) -> Attribute | None:
     """What the schema says something of: a tensor's element type, or the whole of another type."""
     if value is None:

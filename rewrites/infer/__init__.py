@@ -61,7 +61,7 @@ def infer_shapes(
     inference = _inferred(module, functions, weights, facts, operators, expand)
     if compile_mode and materialize(inference, functions, guarded=guarded):
         # once more, now that all that the guards promise is known: sizes that they make equal are written alike
-        inference = _inferred(module, functions, weights, facts, operators, expand)
+        inference = _inferred(module, functions, weights, facts, operators, expand, checks=False)
         materialize(inference, functions, guarded=guarded)
     dead = inference.dead_regions()
     lines = [line for f in functions for line in differences(f, dead)]
@@ -80,8 +80,10 @@ def _inferred(
     facts: Facts,
     operators: Operators,
     expand: bool,
+    *,
+    checks: bool = True,
 ) -> Inference:
-    inference = Inference(module, weights, facts, operators, expand)
+    inference = Inference(module, weights, facts, operators, expand, checks)
     for function in functions:
         inference.function(function)
     if inference.unsupported:

@@ -17,7 +17,7 @@ from ...dialects.dims.text import brief
 from ...dialects.onnx.allowed import SINGLE
 from ...dialects.onnx.legality import rank_problem, value_problem
 from ...dialects.onnx.model import opsets_of
-from ...dialects.onnx.signature import type_problem
+from ...dialects.onnx.signature import has_own_results, type_problem
 from ...dialects.onnx.types import OptionalType, SequenceType, UnknownType
 from ...runtime.errors import ModelError, UnsupportedError
 from ...semantics.custom import NO_OPERATORS, Operators
@@ -57,9 +57,12 @@ class Inference:
         facts: Facts,
         operators: Operators = NO_OPERATORS,
         expand: bool = False,
+        checks: bool = True,
     ) -> None:
+        """`checks` says whether operations are held against their schemas."""
         self.names = Names()
         self.opsets = opsets_of(module)
+        self.checks = checks
         self.expand = expand
         self.scope = Scope(self.names, facts, weights, operators)
         self.demands: dict[Operation, Demands] = {}
@@ -196,7 +199,7 @@ class Inference:
             case _:
                 pass
         c = Context(op, scope)
-        if isinstance(op, onnx.OnnxOp):
+        if self.checks and isinstance(op, onnx.OnnxOp):
             self._refuse(op, type_problem(op.SCHEMA, c.operands) or value_problem(op))
             if (problem := rank_problem(op, c.operands)) is not None:
                 return c, self._title(op, problem)
@@ -210,7 +213,7 @@ class Inference:
             set_types(c, handler(self, c) if handler is not None else result_types(c))
             if handler is None:
                 set_values(c)
-            if isinstance(op, onnx.OnnxOp):
+            if self.checks and isinstance(op, onnx.OnnxOp) and has_own_results(op.SCHEMA):
                 self._refuse(op, type_problem(op.SCHEMA, c.operands, c.results))
         except RankUnknown:  # of what a body takes apart
             self._unknown(c)

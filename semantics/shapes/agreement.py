@@ -51,21 +51,22 @@ def require_agreement(c: Context) -> None:
     if listed is None:
         return
     found = [(index, dims_of(value), *_terms(text)) for index, text in listed.items() if (value := _ranked(c, index))]
-    bound = {
-        str(term): size
-        for _, sizes, terms, _ in reversed(found)
-        for size, term in zip(sizes, terms)
-        if term is not None and term.symbols == {str(term)}
-    }
+    bound: dict[str, Dim] = {}
+    for _, sizes, terms, _ in found:
+        for size, term in zip(sizes, terms):
+            if isinstance(term, str):
+                bound.setdefault(term, size)
     lists: dict[str, tuple[Dim, ...]] = {}
     for index, sizes, terms, rest in found:
-        what = f"input {index}{_named(c.op, index)}"
+        what = f"input {index}"
         if len(sizes) < len(terms) or (rest is None and len(sizes) > len(terms)):
             least = "at least " if rest is not None else ""
-            raise ShapeError(f"{what} has rank {len(sizes)}, and must have {least}{len(terms)}")
+            named = _named(c.op, index)
+            raise ShapeError(f"{what}{named} has rank {len(sizes)}, and must have {least}{len(terms)}")
         for axis, (size, term) in enumerate(zip(sizes, terms)):
-            if term is not None and term.symbols <= bound.keys():
-                c.equal(size, term.subs(bound), f"axis {axis} of {what}")
+            wanted = _wanted(term, bound)
+            if wanted is not None and wanted is not size:
+                c.equal(size, wanted, f"axis {axis} of {what}{_named(c.op, index)}")
         if rest and lists.setdefault(rest, sizes[len(terms) :]) != sizes[len(terms) :]:
             _require_equal(c, sizes[len(terms) :], lists[rest], len(terms), what)
 
@@ -82,14 +83,22 @@ def _require_equal(c: Context, found: Sequence[Dim], wanted: Sequence[Dim], firs
         c.equal(size, other, f"axis {axis} of {what}")
 
 
+def _wanted(term: str | Dim | None, bound: Mapping[str, Dim]) -> Dim | None:
+    """The size that a term stands for; None where any will do."""
+    if term is None or isinstance(term, str):
+        return None if term is None else bound[term]
+    return term.subs(bound) if term.symbols <= bound.keys() else None
+
+
 @cache
-def _terms(text: str) -> tuple[tuple[Dim | None, ...], str | None]:
-    """The expressions of an entry, None for any size, and what the further axes are: their name, or nothing."""
+def _terms(text: str) -> tuple[tuple[str | Dim | None, ...], str | None]:
+    """The names and expressions of an entry, None for any size, and what further axes are: their name, or nothing."""
     parts = [part.strip() for part in text.split(",")]
     rest = None
     if parts[-1] == "..." or parts[-1].startswith("*"):
         rest = parts.pop().removeprefix("...").removeprefix("*")
-    return tuple(None if part == "_" else parse_dim(part) for part in parts), rest
+    terms = (None if part == "_" else part if part.isalpha() else parse_dim(part) for part in parts)
+    return tuple(terms), rest
 
 
 def _named(op: Operation, index: int) -> str:
