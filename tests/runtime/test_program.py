@@ -13,6 +13,9 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
+from sardonyx.runtime import context as context_module
+from sardonyx.runtime.abi import Request
+from sardonyx.runtime.context import Context
 from sardonyx.runtime.errors import CompilerBug, InputError
 from sardonyx.runtime.manifest import Manifest
 from sardonyx.runtime.program import LoadedProgram, fill_in
@@ -291,18 +294,42 @@ def endless(make_manifest: Make, compiled: Callable[[str], bytes], pool_object: 
     return LoadedProgram(make_manifest([], []), [compiled(ENDLESS), pool_object])
 
 
-def interrupt_soon(number: int) -> threading.Timer:
-    timer = threading.Timer(0.2, os.kill, (os.getpid(), number))
-    timer.start()
-    return timer
+@pytest.fixture
+def polled(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
+    """Is set when native code asks whether it is to stop: then a call runs."""
+    event = threading.Event()
+    poll = context_module._HANDLERS[Request.POLL]  # pyright: ignore[reportPrivateUsage]
+
+    def noting(context: Context, request: Any) -> int:
+        event.set()
+        return poll(context, request)
+
+    monkeypatch.setitem(context_module._HANDLERS, Request.POLL, noting)  # pyright: ignore[reportPrivateUsage]
+    return event
+
+
+def interrupt_when(event: threading.Event, number: int, then: threading.Event | None = None) -> None:
+    """Sends a signal to this process when the event is set anew, and an interrupt after that when `then` is set."""
+
+    def send() -> None:
+        event.clear()
+        if event.wait(30):
+            os.kill(os.getpid(), number)
+        if then is not None and then.wait(30):
+            os.kill(os.getpid(), signal.SIGINT)
+
+    threading.Thread(target=send).start()
 
 
 def test_an_interrupt_ends_an_endless_loop(
-    endless: LoadedProgram, copier: Callable[..., LoadedProgram], capfd: pytest.CaptureFixture[str]
+    endless: LoadedProgram,
+    copier: Callable[..., LoadedProgram],
+    polled: threading.Event,
+    capfd: pytest.CaptureFixture[str],
 ) -> None:
     other = copier()
     for _ in range(5):
-        interrupt_soon(signal.SIGINT)
+        interrupt_when(polled, signal.SIGINT)
         began = time.monotonic()
         with pytest.raises(KeyboardInterrupt):
             endless()
@@ -311,28 +338,27 @@ def test_an_interrupt_ends_an_endless_loop(
     assert capfd.readouterr().err == ""
 
 
-def test_what_a_signal_handler_raises_ends_the_call_too(endless: LoadedProgram) -> None:
+def test_what_a_signal_handler_raises_ends_the_call_too(endless: LoadedProgram, polled: threading.Event) -> None:
     def handler(number: int, frame: object) -> None:
         raise TimeoutError("too long")
 
     old = signal.signal(signal.SIGALRM, handler)
     try:
-        interrupt_soon(signal.SIGALRM)
+        interrupt_when(polled, signal.SIGALRM)
         with pytest.raises(TimeoutError, match="too long"):
             endless()
     finally:
         signal.signal(signal.SIGALRM, old)
 
 
-def test_a_handler_that_returns_does_not_end_the_call(endless: LoadedProgram) -> None:
-    seen: list[int] = []
-    old = signal.signal(signal.SIGALRM, lambda number, frame: seen.append(number))
+def test_a_handler_that_returns_does_not_end_the_call(endless: LoadedProgram, polled: threading.Event) -> None:
+    seen = threading.Event()
+    old = signal.signal(signal.SIGALRM, lambda number, frame: seen.set())
     try:
-        interrupt_soon(signal.SIGALRM)
-        threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
+        interrupt_when(polled, signal.SIGALRM, then=seen)
         with pytest.raises(KeyboardInterrupt):
             endless()
-        assert seen == [signal.SIGALRM]
+        assert seen.is_set()
     finally:
         signal.signal(signal.SIGALRM, old)
 
