@@ -49,6 +49,7 @@ check: $(VENV)/stamp-check ## ruff, pyright (strict), import contracts, and what
 
 bench: $(VENV)/stamp-test ## kernels and models against their limits and peers, alone on the machine please
 	$(BIN)/python benchmarks/kernels.py
+	$(BIN)/python benchmarks/vector_math.py
 	$(BIN)/python benchmarks/models.py
 	$(BIN)/python benchmarks/models.py --threads 2
 
