@@ -79,7 +79,6 @@ def exact_rules(
         ShareHeads(),
         FoldPad(weights, facts),
         FoldIntoWeights(weights, exact),
-        *(() if for_file else (SpreadConvolution(weights, facts),)),
     )
 
 
@@ -96,6 +95,7 @@ def rounding_rules(weights: WeightStore, *, for_file: bool = False) -> tuple[Pat
         FoldIntoGroupNormalization(weights),
         RecognizeAttention(weights, for_file),
         RecognizeRotary(weights),
+        *(() if for_file else (SpreadConvolution(weights),)),
     )
 
 

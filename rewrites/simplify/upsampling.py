@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 
 import numpy as np
-from xdsl.ir import Operation
+from xdsl.ir import Operation, SSAValue
 
 from ...dialects import onnx
-from ...dialects.dims import as_dim, dims_of, tensor_type
+from ...dialects.dims import Dim, as_dim, dims_of, tensor_type
 from ...semantics.facts import Facts
 from ...semantics.known import constant_value
 from ...semantics.weights import WeightStore
 from ..driver import PatternRewriter
-from .rule import Rule, constant, element_of
+from .rule import FLOATS, Rule, constant, element_of
 from .views import viewed
+from .weights import affine_of
 
 LEAST_CHANNELS = 16
 """Of a group: with fewer, memory counts more than products."""
@@ -23,49 +25,56 @@ LEAST_CHANNELS = 16
 
 @dataclass(frozen=True)
 class SpreadConvolution(Rule):
-    """ConvTranspose(x, w, b) with strides as long as the kernel  ->  Transpose(Conv(x, w')) with kernels of 1, in views
+    """ConvTranspose(x, w, b) with strides as long as the kernel  ->  Transpose(Add(MatMul(w', x), b')), in views
 
-    Each element of x gives one block of the result, so that each tap is an output channel of its own: the same sums of
-    the same products, without gaps between what is stored.  Declines where windows overlap or lie apart, with pads, for
-    few channels, and where weights are not constant.
+    Each element of x gives one block of the result, so that each tap is a row of the product: the same sums of the
+    same products, without gaps between what is stored. Declines where windows overlap or lie apart, with pads, for few
+    channels, for halves, whose bias would be rounded apart, before arithmetic that can go into the weights, and where
+    these are not constant.
     """
 
     weights: WeightStore
-    facts: Facts
 
     root = onnx.ConvTransposeOp
 
     def rewrite(self, op: Operation, rewriter: PatternRewriter, /) -> None:
         x, y = op.operands[0], op.results[0]
+        element = element_of(y)
         kernel = constant_value(op.operands[1], self.weights)
         bias = constant_value(op.operands[2], self.weights) if len(op.operands) > 2 else None
-        if kernel is None or (bias is None and len(op.operands) > 2) or not spreads(op, kernel.shape[2:]):
+        if kernel is None or (bias is None and len(op.operands) > 2) or element not in FLOATS[2:]:
             return
-        taps, sizes, groups = kernel.shape[2:], dims_of(x)[2:], onnx.attr(op, "group")
+        taps, (images, _, *sizes), groups = kernel.shape[2:], dims_of(x), onnx.attr(op, "group")
         depth, rows = kernel.shape[0] // groups, kernel.shape[1] * groups
-        if depth < LEAST_CHANNELS or list(dims_of(y)[2:]) != [d * k for d, k in zip(sizes, taps, strict=True)]:
+        if depth < LEAST_CHANNELS or not spreads(op, taps):
             return
-        # [group, channel, row, tap] to [group, row, tap, channel]
-        turned = np.moveaxis(kernel.reshape(groups, depth, rows // groups, -1), 1, -1)
-        ones = [1] * len(taps)
-        operands = [x, constant(np.ascontiguousarray(turned).reshape(-1, depth, *ones), rewriter, self.weights)]
+        if y.has_one_use() and affine_of(next(iter(y.uses)).operation, 1, self.weights) is not None:
+            return  # that goes into the weights first
+        if list(dims_of(y)[2:]) != [d * k for d, k in zip(sizes, taps, strict=True)]:
+            return
+        points = as_dim(1)
+        for size in sizes:
+            points = points * size
+
+        def view(value: SSAValue, shape: Sequence[Dim]) -> SSAValue:
+            made = viewed(value, tensor_type(element, shape), Facts(), rewriter, computed=True)
+            assert made is not None
+            return rewriter.insert(made).results[0]
+
+        # [group, channel, row, tap] to [group, row and tap, channel]
+        turned = np.moveaxis(kernel.reshape(groups, depth, rows // groups, -1), 1, -1).reshape(groups, -1, depth)
+        narrow = [images, as_dim(groups), as_dim(turned.shape[1]), points]
+        factors = [constant(turned, rewriter, self.weights), view(x, [images, as_dim(groups), as_dim(depth), points])]
+        value = rewriter.insert(onnx.MatMulOp.make(factors, {}, [tensor_type(element, narrow)])).results[0]
         if bias is not None:
-            operands.append(constant(np.repeat(bias, prod(taps)), rewriter, self.weights))
-        element, images = element_of(y), dims_of(x)[0]
-        narrow = tensor_type(element, [images, as_dim(rows * prod(taps)), *sizes])
-        conv = onnx.ConvOp.make(operands, {"kernel_shape": ones, "group": groups}, [narrow])
+            added = constant(np.repeat(bias, prod(taps)).reshape(groups, -1, 1), rewriter, self.weights)
+            value = rewriter.insert(onnx.AddOp.make([value, added], {}, [value.type])).results[0]
         blocks = [images, as_dim(rows), *map(as_dim, taps), *sizes]
         rank = len(taps)
         perm = [0, 1, *(2 + i + part * rank for i in range(rank) for part in (1, 0))]
-        spread = [blocks[axis] for axis in perm]
-        value = rewriter.insert(conv).results[0]
-        apart = viewed(value, tensor_type(element, blocks), self.facts, rewriter, computed=True)
-        assert apart is not None
-        value = rewriter.insert(apart).results[0]
-        turn = onnx.TransposeOp.make([value], {"perm": perm}, [tensor_type(element, spread)])
-        joined = viewed(rewriter.insert(turn).results[0], y.type, self.facts, rewriter, computed=True)
-        assert joined is not None
-        rewriter.replace(op, joined)
+        spread = tensor_type(element, [blocks[axis] for axis in perm])
+        turn = onnx.TransposeOp.make([view(value, blocks)], {"perm": perm}, [spread])
+        rewriter.replace(op, [view(rewriter.insert(turn).results[0], dims_of(y))])
 
 
 def spreads(op: Operation, taps: tuple[int, ...]) -> bool:

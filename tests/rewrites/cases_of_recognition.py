@@ -15,11 +15,11 @@ RECOGNITION: Cases = {
         [
             Fires(
                 IMAGES + f"{{ {TAPS} {BIAS} y = ConvTranspose<strides=[2, 1]>(x, w, b) }}",
-                "Conv Reshape Transpose Reshape",
+                "Reshape MatMul Add Reshape Transpose Reshape",
             ),
             Fires(
                 f"(float[N, 32, H, W] x) => (y) {{ {GROUPED_TAPS} y = ConvTranspose<strides=[1, 2], group=2>(x, w) }}",
-                "Conv Reshape Transpose Reshape",
+                "Reshape MatMul Reshape Transpose Reshape",
             ),
         ],
         [
@@ -29,6 +29,8 @@ RECOGNITION: Cases = {
             IMAGES + f"{{ {TAPS} {BIAS} y = ConvTranspose<strides=[2, 1], output_padding=[1, 0]>(x, w, b) }}",
             "(float[N, 16, H, W] x, float[16, 2, 2, 1] w) => (y) { y = ConvTranspose<strides=[2, 1]>(x, w) }",
             IMAGES + f"{{ {TAPS} y = ConvTranspose<strides=[2, 1], group=2>(x, w) }}",
+            IMAGES + f"{{ {TAPS} {BIAS} t = ConvTranspose<strides=[2, 1]>(x, w, b) "
+            "f = Constant <value_float = 2.0> () y = Mul(t, f) }",
         ],
     ),
     "RecognizeActivation": (
