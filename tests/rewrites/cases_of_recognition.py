@@ -7,7 +7,7 @@ from rule_case import Cases, Fires, X
 _TAPS = ", ".join(str(i % 7 - 3) for i in range(64))
 TAPS = f"w = Constant <value = float[16, 2, 2, 1] {{{_TAPS}}}> ()"
 GROUPED_TAPS = f"w = Constant <value = float[32, 1, 1, 2] {{{_TAPS}}}> ()"
-BIAS = "b = Constant <value_floats = [1.0, 2.0]> ()"
+BIAS = "b = Constant <value = float[2] {1.0, 2.0}> ()"
 IMAGES = "(float[N, 16, H, W] x) => (y)"
 
 RECOGNITION: Cases = {
