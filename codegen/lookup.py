@@ -17,7 +17,7 @@ ENTRIES = 16
 def lookup(target: Target, entries: Sequence[float], index: Lanes) -> Lanes:
     """entries[index % 16] of f32, for a scalar or vector of i32: one permutation of a register, or a few."""
     f, count = index.f, index.count
-    if not target.has("avx2"):
+    if target.plain or not target.has("avx2"):
         return _by_choices(entries, index)
     most = 16 if target.has("avx512f") else 8
     least = most if most == 8 or not target.has("avx512vl") else 8
