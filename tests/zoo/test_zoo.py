@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import warnings
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import numpy as np
 import pytest
 from arena import ALIGNMENT, planned, symbols_of, touched
 from fetch import catalog, is_here, path_of, zoo_folder
+from sardonyx.tools.explain import explain
 
 import sardonyx as sx
 
@@ -114,6 +116,28 @@ def test_a_model_touches_the_arena_that_is_planned(name: str) -> None:
     if not any(op in CONTROL for op in operators(path)):
         # of the last scratch, what is there for whole vectors may be left as it is
         assert used > peak - 2 * ALIGNMENT
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ENTRIES)
+def test_a_fact_that_a_pair_lacks_makes_it_fuse(name: str) -> None:
+    path, entry = model_of(name)
+    given = tuple(entry.get("assume", ()))
+    before = explain(sx.lower(path, to="kernels", assume=given))
+    for fact in dict.fromkeys(p["missing"] for p in before["pairs"] if "missing" in p):
+        after = explain(sx.lower(path, to="kernels", assume=(*given, fact)))
+        assert len(after["kernels"]) < len(before["kernels"])
+        apart = [ends(after, p) for p in after["pairs"]]
+        for pair in before["pairs"]:
+            if pair.get("missing") == fact:
+                first, second = ends(before, pair)
+                assert not any(first <= a and second <= b for a, b in apart), fact
+
+
+def ends(report: Mapping[str, Any], pair: Mapping[str, Any]) -> tuple[set[str], set[str]]:
+    """The model's nodes in the two kernels of a pair."""
+    first, second = (set(report["kernels"][pair[end]]["nodes"]) for end in ("producer", "consumer"))
+    return first, second
 
 
 def operators(path: Path) -> set[str]:
