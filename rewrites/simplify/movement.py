@@ -463,7 +463,8 @@ class FlattenConcats(Rule):
 class JoinSlices(Rule):
     """x[:n], x[n:m], x[m:]  ->  Split(x, [n, m - n, ...])
 
-    Declines where the sizes of the parts are no numbers, and where a part is missing or two overlap.
+    Declines where the sizes of the parts are no numbers, where a part is missing or two overlap, and where a part is
+    only sliced again: that is one slice.
     """
 
     root = onnx.SliceOp
@@ -480,6 +481,8 @@ class JoinSlices(Rule):
         if len(starts) < 2 or [*starts, size.value if size.is_const else -1] != [0, *ends]:
             return
         slices = [parts[start][0] for start in starts]
+        if any(is_sliced_again(part) for part in slices):
+            return
         block = op.parent
         assert block is not None
         first = min(slices, key=block.get_operation_index)
@@ -490,6 +493,12 @@ class JoinSlices(Rule):
         split = rewriter.insert(onnx.SplitOp.make([source, sizes], {"axis": axis}, types))
         for part, result in zip(slices, split.results, strict=True):
             rewriter.replace(part, [result])
+
+
+def is_sliced_again(part: Operation) -> bool:
+    """Whether all that read a Slice are slices that merge with it."""
+    readers = [use.operation for use in part.results[0].uses]
+    return isinstance(part, onnx.SliceOp) and all(merged_cuts(part, reader) is not None for reader in readers)
 
 
 def parts_of(source: SSAValue, axis: int, like: Operation) -> dict[int, tuple[Operation, int]]:

@@ -87,6 +87,8 @@ BLOCKS: Cases = {
         [
             PARTS + "<int64[1] z = {0}, int64[1] n = {2}, int64[1] o = {1}, int64[1] m = {3}>"
             "{ b = Slice(x, m, e, o) a = Slice(x, z, n, o) e = Constant<value_ints=[6]>() y = Concat<axis=1>(b, a) }",
+            PARTS + "<int64[1] z = {0}, int64[1] n = {2}, int64[1] o = {1}, int64[1] e = {9223372036854775807}>"
+            "{ b = Slice(x, n, e, o) c = Slice(b, o, n, z) a = Slice(x, z, n, o) d = Neg(a) y = Concat<axis=1>(d, c) }",
             PARTS + "<int64[1] z = {0}, int64[1] n = {2}, int64[1] e = {9223372036854775807}>"
             "{ b = Slice(x, n, e, z) a = Slice(x, z, n, z) y = Concat<axis=0>(b, a) }",
         ],
