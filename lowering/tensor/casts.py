@@ -106,8 +106,9 @@ def _rounded_to(quotient: Node, zero_point: Node | None, to: Element) -> Node:
     t = quotient.element.compute
 
     def moved(s: Scalars, value: SSAValue, *zero: SSAValue) -> SSAValue:
-        if zero_point is not None:
-            value = s.add(value, convert(s, zero[0], zero_point.element, t), t)
+        if zero_point is not None:  # nearly always 0, which is to keep the sign of a 0
+            by, none = convert(s, zero[0], zero_point.element, t), s.constant(0.0, t)
+            value = s.select(s.compare("eq", by, none, t), value, s.add(value, by, t))
         return convert(s, value, quotient.element, to)
 
     inputs = [quotient] if zero_point is None else [quotient, zero_point]

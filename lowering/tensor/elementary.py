@@ -43,12 +43,13 @@ def rounding(op: type[Operation]) -> Rule:
 
 
 def sign(s: Scalars, x: SSAValue, t: Element, o: Operands) -> SSAValue:
-    """-1, 0 or 1; NaN stays NaN."""
+    """-1, 0 (of no sign) or 1; NaN stays NaN."""
     zero, one = s.constant(0, t), s.constant(1, t)
     positive = s.compare("gt", x, zero, t)
     if t.kind == "u":
         return s.select(positive, one, zero)
-    negative = s.select(s.compare("lt", x, zero, t), s.constant(-1, t), x if t.is_float else zero)
+    none = s.select(s.compare("eq", x, zero, t), zero, x) if t.is_float else zero
+    negative = s.select(s.compare("lt", x, zero, t), s.constant(-1, t), none)
     return s.select(positive, one, negative)
 
 

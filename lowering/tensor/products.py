@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 from ...dialects import onnx
 from ...dialects.dims import Dim
-from ...dialects.dims.expression import ONE, ZERO
+from ...dialects.dims.expression import ONE, ZERO, dim_broadcast
 from ...semantics.reference.linear import einsum_terms
 from .casts import converted
-from .graph import Combine, Dims, Node, View, pointwise, widened
-from .index_space import Index, IndexSpace, product
+from .graph import Combine, Dims, Node, Use, View, pointwise, widened
+from .index_space import Index, IndexSpace, broadcast_stride, product
 from .movement import reshaped, transposed
 from .operators import Operands, Rule, reduced
 from .templates import in_compute_type, matrix_product, template
@@ -50,39 +50,57 @@ def einsum(o: Operands) -> Sequence[Node | None]:
     """
     operands = o.all()
     terms, result = einsum_terms(o.attr("equation"), [len(x.dims) for x in operands])
-    if _is_plain_product(operands, terms, result):
+    sizes = _sizes(operands, terms)
+    if _is_plain_product(operands, terms, result, sizes):
         return template(o)
-    total = _labelled(operands[0], terms[0])
+    total = _labelled(operands[0], terms[0], sizes)
     for at, (operand, term) in enumerate(zip(operands[1:], terms[1:]), 2):
         needed = {n for later in terms[at:] for n in later} | set(result)
-        total = _contracted(total, _labelled(operand, term), needed)
+        total = _contracted(total, _labelled(operand, term, sizes), needed)
     total = _with_all(total.summed(set(result)), result).to(result)
     return [converted(total.node, o.element())]
 
 
-def _is_plain_product(operands: Sequence[Node], terms: Sequence[Sequence[int]], result: Sequence[int]) -> bool:
-    """Two operands, no label twice in one, no axis of size 1, one label summed, at most one each of the others."""
+def _sizes(operands: Sequence[Node], terms: Sequence[Sequence[int]]) -> dict[int, Dim]:
+    """What the sizes of each label's axes broadcast to."""
+    found: dict[int, Dim] = {}
+    for x, term in zip(operands, terms):
+        for label, size in zip(term, x.dims):
+            known = found.get(label, ONE)
+            found[label] = known if size is ONE else size if known is ONE else dim_broadcast(known, size)
+    return found
+
+
+def _is_plain_product(
+    operands: Sequence[Node], terms: Sequence[Sequence[int]], result: Sequence[int], sizes: dict[int, Dim]
+) -> bool:
+    """Two operands, no label twice in one, no axis that broadcasts, one label summed, at most one of the others each."""
     if len(terms) != 2 or any(len(set(term)) < len(term) for term in terms):
         return False
-    if any(d is ONE for x in operands for d in x.dims):
+    if any(d is ONE or d is not sizes[n] for x, term in zip(operands, terms) for d, n in zip(x.dims, term)):
         return False
     left, right = map(set, terms)
     summed = (left | right) - set(result)
     return len(summed) == 1 and summed <= left & right and len(left - right) <= 1 and len(right - left) == 1
 
 
-def _labelled(x: Node, term: Sequence[int]) -> Labelled:
-    """One axis for each label: a diagonal where a label is repeated; axes of size 1 are dropped, they broadcast."""
-    labels = [n for k, n in enumerate(term) if n not in term[:k] and x.dims[k] is not ONE]
-    if len(labels) == len(term):
+def _labelled(x: Node, term: Sequence[int], sizes: dict[int, Dim]) -> Labelled:
+    """One axis for each label: a diagonal where a label is repeated; axes of size 1 are dropped, they broadcast.
+
+    An axis that may turn out to be of size 1 is broadcast here.
+    """
+    labels = [n for n in dict.fromkeys(term) if any(m == n and d is not ONE for m, d in zip(term, x.dims))]
+    dims = tuple(sizes[n] for n in labels)
+    if labels == list(term) and dims == x.dims:
         return Labelled(x, labels)
-    places = [labels.index(n) if n in labels and x.dims[k] is not ONE else None for k, n in enumerate(term)]
-    dims = tuple(x.dims[list(term).index(n)] for n in labels)
+    places = [labels.index(n) if n in labels else None for n in term]
+    strides = [broadcast_stride(size, sizes[n]) for n, size in zip(term, x.dims)]
 
     def diagonal(space: IndexSpace, index: Index) -> Index:
-        return tuple(ZERO if p is None else index[p] for p in places)
+        return tuple(ZERO if p is None else index[p] * stride for p, stride in zip(places, strides))
 
-    return Labelled(View(dims, x.element, x, diagonal), labels)
+    use = Use.ONCE if all(s is ONE for s in strides) else Use.MANY
+    return Labelled(View(dims, x.element, x, diagonal, use), labels)
 
 
 def _with_all(x: Labelled, labels: Sequence[int]) -> Labelled:

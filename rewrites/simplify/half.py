@@ -21,17 +21,25 @@ KEPT: frozenset[type[Operation]] = frozenset(
 )
 """What converts on the model's own word: it rounds where the model says so."""
 
+STEPS: frozenset[type[Operation]] = frozenset((
+    onnx.EqualOp, onnx.GreaterOp, onnx.GreaterOrEqualOp, onnx.LessOp, onnx.LessOrEqualOp, onnx.IsInfOp, onnx.IsNaNOp,
+    onnx.FloorOp, onnx.CeilOp, onnx.RoundOp, onnx.SignOp, onnx.ModOp, onnx.ShrinkOp, onnx.ThresholdedReluOp,
+    onnx.ArgMaxOp, onnx.ArgMinOp, onnx.HardmaxOp, onnx.MaxPoolOp, onnx.BernoulliOp, onnx.BitCastOp, onnx.OneHotOp,
+))  # fmt: skip
+"""What jumps: a rounding left out in front would be no small difference behind.  They read what is rounded."""
+
 WIDENED: frozenset[type[Operation]] = (
     frozenset((*POINTWISE, *MOVEMENT, *REDUCTION, onnx.MatMulOp, onnx.GemmOp, onnx.ConvOp, onnx.ConvTransposeOp))
     | frozenset((onnx.MaxPoolOp, onnx.AveragePoolOp))
-) - KEPT
+) - KEPT - STEPS
 """Operators whose float operands and results may all be f32 instead."""
 
 
 def widen_half(module: ModuleOp, weights: WeightStore) -> list[Firing]:
     """Op(x: f16) -> y: f16   ->   Cast(Op(Cast(x)))), with f32 handed on directly between two such ops.
 
-    An operator alone computes the same as before: in f32, rounded once.  Between two of them a rounding is left out.
+    An operator alone computes the same as before: in f32, rounded once.  Between two of them a rounding is left out,
+    but not in front of a comparison, or another operator that jumps.
     """
     fired: list[Firing] = []
     wide: dict[SSAValue, SSAValue] = {}

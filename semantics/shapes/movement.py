@@ -327,6 +327,9 @@ def slice_(c: Context) -> Types:
     return [c.like(0, out)]
 
 
+LONGEST_STEP = 1 << 40
+
+
 def slice_length(c: Context, size: Dim, start: Dim, end: Dim, step: Dim) -> Dim | None:
     """How many elements `[start:end:step]` takes of an axis; None for a step whose sign is not known."""
     facts = c.scope.facts
@@ -336,7 +339,9 @@ def slice_length(c: Context, size: Dim, start: Dim, end: Dim, step: Dim) -> Dim 
     if not forward and not facts.prove_le(step, 0):
         return None
     stride = step if forward else -step
-    if not stride.is_const:
+    if stride.is_const:  # one that is longer than any axis takes one element; a sum with it has to fit
+        stride = as_dim(min(stride.value, LONGEST_STEP))
+    else:
         c.at_most(1, stride, "a step of Slice is not 0")
     low, high = (start, end) if forward else (end, start)
     low, high = (_from_the_front(c, position, size, 0 if forward else -1) for position in (low, high))
