@@ -74,7 +74,7 @@ def _sizes(operands: Sequence[Node], terms: Sequence[Sequence[int]]) -> dict[int
 def _is_plain_product(
     operands: Sequence[Node], terms: Sequence[Sequence[int]], result: Sequence[int], sizes: dict[int, Dim]
 ) -> bool:
-    """Two operands, no label twice in one, no axis that broadcasts, one label summed, at most one of the others each."""
+    """Two operands, no label twice in one, no axis that broadcasts, one label summed, at most one of each other."""
     if len(terms) != 2 or any(len(set(term)) < len(term) for term in terms):
         return False
     if any(d is ONE or d is not sizes[n] for x, term in zip(operands, terms) for d, n in zip(x.dims, term)):
