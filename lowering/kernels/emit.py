@@ -209,6 +209,10 @@ class Emitter:
         """A scalar in every lane; a vector as it is."""
         return value if isinstance(value.type, VectorType) else self.b.broadcast(value, lanes)
 
+    def first_lane(self, value: SSAValue) -> SSAValue:
+        """The first lane of a vector."""
+        return self.b.hoisted(vector.ExtractOp(value, [0], scalar_type(value))).result
+
     def _binary(self, floats: Binary, integers: Binary, a: SSAValue, b: SSAValue) -> SSAValue:
         cls = floats if is_float(scalar_type(a)) else integers
         return self.b.hoisted(cls(a, b)).results[0]

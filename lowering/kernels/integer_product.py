@@ -27,7 +27,7 @@ from ..loop_builder import Scalar
 from ..template import TemplateContext
 from ..tensor.element_kinds import Element
 from .byte_panels import FLIP, BytePacker, DotProducts, as_bytes, ones, scratch_of_quads
-from .emit import F64, Emitter, Ix
+from .emit import F64, Emitter, Ix, lanes_of
 from .matmul import MOST_GROUPS, MatmulBuilder, Plan, choose
 from .matmul_problem import Problem, Sink, read_problem
 from .operands import number
@@ -304,17 +304,18 @@ class Requantizer:
 
     def apply(self, sums: SSAValue, indices: Sequence[Scalar], mask: SSAValue | None, axis: int) -> SSAValue:
         """saturate(round(sums * scales / y_scale) + y_zero), as the result's element type."""
-        e = self.e
-        lanes = e.target.lanes(4)
+        e, lanes = self.e, lanes_of(sums)
+
+        def spread(value: SSAValue) -> SSAValue:
+            return value if lanes is None else e.spread(value, lanes)
 
         def wide(parameter: Parameter) -> SSAValue:
-            value = parameter.load(indices, axis, lanes, mask)
-            return e.spread(e.convert("extf", value, F64), lanes)
+            return spread(e.convert("extf", parameter.load(indices, axis, lanes or 1, mask), F64))
 
         scale = e.mul(wide(self.scales[0]), wide(self.scales[1]))
         real = e.div(e.mul(e.convert("sitofp", sums, F64), scale), wide(self.y_scale))
-        zero = widened(e, self.y_zero.kind, self.y_zero.load(indices, axis, lanes, mask))
-        shifted = e.add(e.math("roundeven", real), e.convert("sitofp", e.spread(zero, lanes), F64))
+        zero = widened(e, self.y_zero.kind, self.y_zero.load(indices, axis, lanes or 1, mask))
+        shifted = e.add(e.math("roundeven", real), e.convert("sitofp", spread(zero), F64))
         low, high = (e.constant(float(x), F64, lanes) for x in (self.kind.lowest, self.kind.highest))
         clamped = e.extremum("minimumf", e.extremum("maximumf", shifted, low), high)
         return e.convert("trunci", e.convert("fptosi", clamped, i32), self.kind.ir)

@@ -358,7 +358,10 @@ class MatmulBuilder:
         e, problem = self.e, self.problem
         column = group * tile.columns
         if problem.column_axis is None and problem.result_rank == len(problem.batch):
-            self.sink(e.load(self.sums, at), [plain(b) for b in self.batch], None, -1)
+            indices = [plain(b) for b in self.batch]  # of two vectors: one number
+            value = e.load_vector(self.sums, at, tile.lanes)
+            value = self.corrected(value, row, group, 0, indices, None, -1)
+            self.sink(e.first_lane(value), indices, None, -1)
             return
         masks = self.column_masks(column)
         start = row_index(e, problem, row)
