@@ -1,0 +1,117 @@
+"""Operators on the values and shapes at their edges, and random networks, against ONNX's reference and onnxruntime.
+
+Both are asked, and a result has to be that of one of them: where they differ, the cases leave out what the standard
+leaves open, and a comment says so.  Every case runs with known sizes and with symbols, natively.
+"""
+
+from __future__ import annotations
+
+import importlib
+import warnings
+import zlib
+from collections.abc import Sequence
+from functools import cache
+
+import numpy as np
+import onnxruntime as ort
+import pytest
+from onnx.reference import ReferenceEvaluator
+
+import sardonyx as sx
+
+from .case import Case, by_onnxruntime, by_reference, difference
+from .networks import network
+from .values import F32, Array
+
+FAMILIES = ("pointwise", "reductions", "movement", "windows")
+SHARDS = 20
+SAMPLE = 400
+"""Each so manieth case is also run by the fast suite."""
+
+
+@cache
+def cases(family: str) -> list[Case]:
+    module = importlib.import_module(f".{family}", __package__)
+    return list(module.cases(np.random.default_rng(zlib.crc32(family.encode()))))
+
+
+def disagreement(case: Case) -> str | None:
+    """What is wrong with the results of a case; None where nothing is."""
+    found = [r for r in (by_reference(case), by_onnxruntime(case)) if not isinstance(r, Exception)]
+    for dynamic in (False, True):
+        program = sx.compile(case.model(dynamic))
+        if hosted := program.explain().to_dict()["hosted"]:
+            return f"hosted: {hosted}"
+        outputs = program(case.feeds())
+        got = [outputs[name] for name in case.outputs()]
+        differences = [difference(case, got, want) for want in found]
+        if differences and all(differences):
+            return f"{'symbols' if dynamic else 'sizes'}: {differences[0]}"
+    return None
+
+
+def wrong(chosen: Sequence[Case]) -> dict[str, str]:
+    return {str(case): text for case in chosen if (text := disagreement(case))}
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_sample_of_cases(family: str) -> None:
+    assert not wrong(cases(family)[::SAMPLE])
+
+
+@pytest.mark.slow
+@pytest.mark.long
+@pytest.mark.parametrize("shard", range(SHARDS))
+@pytest.mark.parametrize("family", FAMILIES)
+def test_cases(family: str, shard: int) -> None:
+    assert not wrong(cases(family)[shard::SHARDS])
+
+
+def network_differs(seed: int, dtype: np.dtype) -> str | None:
+    """What is wrong with a random network's results; None where nothing is, or nobody else computes it."""
+    model, feeds = network(seed, dtype)
+    got = sx.compile(model).run(None, feeds)
+    options = ort.SessionOptions()
+    options.log_severity_level, options.intra_op_num_threads = 4, 1
+    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+
+    def reference() -> list[Array]:
+        return ReferenceEvaluator(model).run(None, feeds)
+
+    def onnxruntime() -> list[Array]:
+        session = ort.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+        return session.run(None, feeds)
+
+    differences: list[str | None] = []
+    for run in (reference, onnxruntime):
+        try:
+            with warnings.catch_warnings(), np.errstate(all="ignore"):
+                warnings.simplefilter("ignore")
+                want = run()
+        except Exception:
+            continue
+        differences.append(next((text for g, w in zip(got, want) if (text := far(g, w))), None))
+    return differences[0] if differences and all(differences) else None
+
+
+def far(got: Array, want: Array) -> str | None:
+    if got.shape != want.shape:
+        return f"shape {got.shape} for {want.shape}"
+    tolerance = 2e-4
+    if np.allclose(got, want, rtol=tolerance, atol=tolerance, equal_nan=True):
+        return None
+    return f"off by {np.nanmax(np.abs(got - want))}"
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_two_networks(seed: int) -> None:
+    assert network_differs(seed, F32) is None
+
+
+@pytest.mark.slow
+@pytest.mark.long
+@pytest.mark.parametrize("shard", range(SHARDS))
+def test_networks(shard: int) -> None:
+    seeds = range(shard, 300, SHARDS)
+    found = {seed: network_differs(seed, F32) for seed in seeds}
+    assert not {seed: text for seed, text in found.items() if text}
