@@ -9,17 +9,20 @@ from __future__ import annotations
 import importlib
 import warnings
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import cache
+from itertools import pairwise
 
 import numpy as np
+import onnx
 import onnxruntime as ort
 import pytest
 from onnx.reference import ReferenceEvaluator
 
 import sardonyx as sx
 
-from .case import Case, by_onnxruntime, by_reference, difference
+from .case import OPSET, Case, by_onnxruntime, by_reference, difference
 from .networks import network
 from .values import F32, Array
 
@@ -50,6 +53,30 @@ def disagreement(case: Case) -> str | None:
     return None
 
 
+@cache
+def versions() -> dict[str, list[onnx.defs.OpSchema]]:
+    """Each operator's schemas, oldest first."""
+    found: dict[str, list[onnx.defs.OpSchema]] = {}
+    for schema in sorted(onnx.defs.get_all_schemas_with_history(), key=lambda s: s.since_version):
+        if not schema.domain and schema.since_version <= OPSET:
+            found.setdefault(schema.name, []).append(schema)
+    return found
+
+
+def older(case: Case) -> Iterator[Case]:
+    """The case at the opset before each later version of its operator, where it is valid there."""
+    for schema, later in pairwise(versions()[case.op]):
+        if set(case.attributes) - set(schema.attributes):
+            continue
+        found = replace(case, opset=later.since_version - 1)
+        try:
+            onnx.shape_inference.infer_shapes(found.model(), check_type=True, strict_mode=True)
+        except Exception:  # other operands or types than it has now
+            continue
+        if any(not isinstance(r, Exception) for r in (by_reference(found), by_onnxruntime(found))):
+            yield found
+
+
 def wrong(chosen: Sequence[Case]) -> dict[str, str]:
     return {str(case): text for case in chosen if (text := disagreement(case))}
 
@@ -65,6 +92,15 @@ def test_a_sample_of_cases(family: str) -> None:
 @pytest.mark.parametrize("family", FAMILIES)
 def test_cases(family: str, shard: int) -> None:
     assert not wrong(cases(family)[shard::SHARDS])
+
+
+@pytest.mark.slow
+@pytest.mark.long
+@pytest.mark.parametrize("shard", range(SHARDS))
+@pytest.mark.parametrize("family", FAMILIES)
+def test_older_versions(family: str, shard: int) -> None:
+    chosen = cases(family)[shard :: 4 * SHARDS]
+    assert not wrong([old for case in chosen for old in older(case)])
 
 
 def network_differs(seed: int, dtype: np.dtype) -> str | None:
