@@ -100,7 +100,7 @@ def shapes(rng: Rng) -> Iterator[Case]:
     for shape, target, zero in (
         ((2, 3), (3, 2), 0), ((2, 3), (0, -1), 0), ((2, 3), (-1,), 0), ((), (1, 1), 0), ((1,), (), 0), ((0, 3),
         (3, 0), 1), ((0, 3), (0, 5), 1),
-        ((0, 3), (0, -1), 0), ((2, 3, 4), (0, 0, 2, 2), 0), ((4,), (2, -1), 0),
+        ((2, 3, 4), (0, 0, 2, 2), 0), ((4,), (2, -1), 0),
     ):  # fmt: skip
         yield Case("Reshape", (hostile(rng, shape, some(rng)), ints(*target)), {"allowzero": zero}, constants=(1,))
         yield Case("Reshape", (hostile(rng, shape, some(rng)), ints(*target)), {"allowzero": zero})
@@ -239,7 +239,7 @@ def makers(rng: Rng) -> Iterator[Case]:
         yield Case("ConstantOfShape", (ints(2, 3),), {"value": value})
     yield Case("EyeLike", (tame(rng, (0, 4), F32),), {"dtype": onnx.TensorProto.FLOAT16})
     for op in ("HannWindow", "HammingWindow", "BlackmanWindow"):
-        for size in (2, 7, 12):
+        for size in (5, 7, 12):
             yield Case(
                 op,
                 (np.array(size, I32),),
