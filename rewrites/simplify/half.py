@@ -29,9 +29,13 @@ STEPS: frozenset[type[Operation]] = frozenset((
 """What jumps: a rounding left out in front would be no small difference behind.  They read what is rounded."""
 
 WIDENED: frozenset[type[Operation]] = (
-    frozenset((*POINTWISE, *MOVEMENT, *REDUCTION, onnx.MatMulOp, onnx.GemmOp, onnx.ConvOp, onnx.ConvTransposeOp))
-    | frozenset((onnx.MaxPoolOp, onnx.AveragePoolOp))
-) - KEPT - STEPS
+    (
+        frozenset((*POINTWISE, *MOVEMENT, *REDUCTION, onnx.MatMulOp, onnx.GemmOp, onnx.ConvOp, onnx.ConvTransposeOp))
+        | frozenset((onnx.MaxPoolOp, onnx.AveragePoolOp))
+    )
+    - KEPT
+    - STEPS
+)
 """Operators whose float operands and results may all be f32 instead."""
 
 
