@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+import numpy as np
 from xdsl.dialects.builtin import i64
 from xdsl.ir import Attribute
 
 from ...dialects import onnx
-from ...dialects.dims.expression import ONE, Dim
+from ...dialects.dims.expression import ONE, Dim, as_dim
 from ...dialects.onnx.types import STRING, MapType, SequenceType
 from .context import Context, Rules, ShapeError, Types
 from .creation import attribute_type, list_length
@@ -25,6 +28,69 @@ def _labels(c: Context, ints: str) -> tuple[Attribute, int]:
     return (STRING, strings) if strings else (i64, list_length(c, ints))
 
 
+def _columns(c: Context) -> Dim:
+    """The number of features."""
+    x = c.dims_of_rank(0, 1, 2)
+    return x[-1]
+
+
+def _lengths(c: Context, *names: str, optional: Sequence[str] = ()) -> int:
+    """The common length of lists that belong together; those of `optional` may be absent."""
+    lengths = {name: list_length(c, name) for name in names}
+    lengths |= {name: n for name in optional if (n := list_length(c, name))}
+    if len(set(lengths.values())) > 1:
+        listed = ", ".join(f"'{name}' {n}" for name, n in lengths.items())
+        raise ShapeError(f"its attributes belong together, and have other lengths: {listed}")
+    return lengths[names[0]]
+
+
+def _either(c: Context, name: str) -> str:
+    """The name of an attribute that may be given as a tensor instead."""
+    return f"{name}_as_tensor" if c.attr(f"{name}_as_tensor") is not None else name
+
+
+def _within(c: Context, name: str, end: Dim | int) -> None:
+    """States that the numbers in a list are at least 0 and below an end."""
+    value = c.attr(name)
+    if isinstance(value, onnx.WeightAttr):
+        assert c.scope.weights is not None
+        value = c.scope.weights.get(value)
+    numbers = np.asarray(value if value is not None else (), np.int64)
+    if numbers.size and numbers.min() < 0:
+        raise ShapeError(f"its attribute '{name}' has {numbers.min()}, and must be at least 0")
+    if numbers.size:
+        c.at_most(int(numbers.max()) + 1, end, f"the numbers in '{name}' are below {end}")
+
+
+def _for_columns(c: Context, *names: str) -> None:
+    """States that lists have one number for each feature, or one for all."""
+    for name in names:
+        if (count := list_length(c, name)) > 1:
+            c.equal(_columns(c), as_dim(count), f"'{name}' and the features")
+
+
+def _nodes(c: Context, prefix: str, targets: int) -> None:
+    """What must hold of the lists of the older tree ensembles."""
+    nodes = ("nodes_treeids", "nodes_nodeids", "nodes_featureids", "nodes_modes", "nodes_truenodeids")
+    optional = ("nodes_missing_value_tracks_true", _either(c, "nodes_hitrates"))
+    if not _lengths(c, *nodes, "nodes_falsenodeids", _either(c, "nodes_values"), optional=optional):
+        raise ShapeError("it has no nodes")
+    votes = (f"{prefix}_treeids", f"{prefix}_nodeids", f"{prefix}_ids", _either(c, f"{prefix}_weights"))
+    _lengths(c, *votes)
+    _within(c, "nodes_featureids", _columns(c))
+    _within(c, f"{prefix}_ids", targets)
+
+
+def scaler(c: Context) -> Types:
+    _for_columns(c, "offset", "scale")
+    return [c.tensor(FLOAT, c.dims(0))]
+
+
+def imputer(c: Context) -> Types:
+    _for_columns(c, "imputed_value_floats", "imputed_value_int64s")
+    return [c.type_of(0)]
+
+
 def same(c: Context) -> Types:
     return [c.type_of(0)]
 
@@ -36,39 +102,63 @@ def same_dims_float(c: Context) -> Types:
 def linear_classifier(c: Context) -> Types:
     element, labels = _labels(c, "classlabels_ints")
     classes = list_length(c, "intercepts") or labels
+    count = list_length(c, "coefficients")
+    if classes:
+        c.at_most(_columns(c) * classes, count, "the coefficients, for each class and feature")
     if classes == 1 and labels == 2:
         classes = 2
     return [c.tensor(element, [_rows(c)]), c.tensor(FLOAT, [_rows(c), classes])]
 
 
 def linear_regressor(c: Context) -> Types:
-    return [c.tensor(FLOAT, [_rows(c), c.attr("targets")])]
+    targets = c.attr("targets")
+    count = list_length(c, "coefficients")
+    c.at_most(_columns(c) * targets, count, "the coefficients, for each target and feature")
+    if list_length(c, "intercepts") not in (0, targets):
+        raise ShapeError(f"it has {list_length(c, 'intercepts')} intercepts and {targets} targets")
+    return [c.tensor(FLOAT, [_rows(c), targets])]
 
 
 def svm_classifier(c: Context) -> Types:
     element, labels = _labels(c, "classlabels_ints")
     pairs = labels * (labels - 1) // 2
+    if list_length(c, "vectors_per_class"):
+        _support_vectors(c, sum(c.attr("vectors_per_class")))
     by_class = list_length(c, "prob_a") or not list_length(c, "vectors_per_class") or labels <= 2
     scores = labels if by_class else pairs
     return [c.tensor(element, [_rows(c)]), c.tensor(FLOAT, [_rows(c), scores])]
 
 
+def _support_vectors(c: Context, count: int) -> None:
+    """States that there are so many vectors of all features."""
+    if count:
+        vectors = as_dim(list_length(c, "support_vectors"))
+        c.equal(_columns(c) * count, vectors, "the support vectors, each of all features")
+
+
 def svm_regressor(c: Context) -> Types:
+    _support_vectors(c, c.attr("n_supports"))
     return [c.tensor(FLOAT, [_rows(c), 1])]
 
 
 def tree_ensemble(c: Context) -> Types:
     targets = c.attr("n_targets")
+    _within(c, "nodes_featureids", _columns(c))
+    if targets is not None:
+        _within(c, "leaf_targetids", targets)
     return [c.like(0, [_rows(c), 1 if targets is None else targets])]
 
 
 def tree_ensemble_regressor(c: Context) -> Types:
     targets = c.attr("n_targets")
-    return [c.tensor(FLOAT, [_rows(c), 1 if targets is None else targets])]
+    targets = 1 if targets is None else targets
+    _nodes(c, "target", targets)
+    return [c.tensor(FLOAT, [_rows(c), targets])]
 
 
 def tree_ensemble_classifier(c: Context) -> Types:
     element, labels = _labels(c, "classlabels_int64s")
+    _nodes(c, "class", labels)
     return [c.tensor(element, [_rows(c)]), c.tensor(FLOAT, [_rows(c), labels])]
 
 
@@ -127,8 +217,8 @@ def zip_map(c: Context) -> Types:
 
 RULES: Rules = {
     onnx.MlBinarizerOp: same,
-    onnx.MlImputerOp: same,
-    onnx.MlScalerOp: same_dims_float,
+    onnx.MlImputerOp: imputer,
+    onnx.MlScalerOp: scaler,
     onnx.MlNormalizerOp: same_dims_float,
     onnx.MlLinearClassifierOp: linear_classifier,
     onnx.MlLinearRegressorOp: linear_regressor,

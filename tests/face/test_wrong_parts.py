@@ -63,6 +63,47 @@ def test_what_the_schema_does_not_allow(graph: str, opset: int, text: str) -> No
     assert "'last'" in str(caught.value)
 
 
+def learned(operator: str, **attributes: Any) -> onnx.ModelProto:
+    node = helper.make_node(operator, ["x"], ["y"], domain="ai.onnx.ml", name="last", **attributes)
+    x, y = helper.make_tensor_value_info("x", 1, ["N", 4]), helper.make_empty_tensor_value_info("y")
+    imports = [helper.make_opsetid("", 18), helper.make_opsetid("ai.onnx.ml", 3)]
+    return helper.make_model(helper.make_graph([node], "g", [x], [y]), opset_imports=imports, ir_version=8)
+
+
+TREE: dict[str, Any] = {
+    "nodes_treeids": [0, 0, 0], "nodes_nodeids": [0, 1, 2], "nodes_featureids": [3, 0, 0], "n_targets": 1,
+    "nodes_modes": ["BRANCH_LEQ", "LEAF", "LEAF"], "nodes_values": [0.5, 0.0, 0.0], "nodes_truenodeids": [1, 0, 0],
+    "nodes_falsenodeids": [2, 0, 0], "target_treeids": [0, 0], "target_nodeids": [1, 2], "target_ids": [0, 0],
+    "target_weights": [1.0, 2.0],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("wrong", "text"),
+    [
+        ({"nodes_featureids": [4, 0, 0]}, "the numbers in 'nodes_featureids' are below 4: 5 <= 4 cannot hold"),
+        ({"nodes_featureids": [-1, 0, 0]}, "its attribute 'nodes_featureids' has -1, and must be at least 0"),
+        ({"target_ids": [0, 1]}, "the numbers in 'target_ids' are below 1: 2 <= 1 cannot hold"),
+        ({"nodes_values": [0.5]}, "its attributes belong together, and have other lengths: 'nodes_treeids' 3, "),
+        ({"nodes_modes": ["BRANCH_LEQ", "LEAF", "BOGUS"]}, "its attribute 'nodes_modes' is 'BOGUS', and must be"),
+    ],
+)
+def test_tables_of_trees(wrong: dict[str, Any], text: str) -> None:
+    with pytest.raises(sx.ModelError) as caught:
+        sx.compile(learned("TreeEnsembleRegressor", **TREE | wrong))
+    assert f"onnx.ml.TreeEnsembleRegressor 'last' (opset 3): {text}" in str(caught.value)
+
+
+def test_lists_of_learned_operators_fit_the_features() -> None:
+    for made, text in (
+        (learned("Scaler", offset=[1.0, 2.0, 3.0], scale=[1.0]), "'offset' and the features: 4 == 3 cannot hold"),
+        (learned("LinearRegressor", coefficients=[1.0] * 3), "the coefficients, for each target and feature: 4 <= 3"),
+    ):
+        with pytest.raises(sx.ModelError) as caught:
+            sx.compile(made)
+        assert text in str(caught.value)
+
+
 def test_an_input_without_a_rank_is_a_program_for_each() -> None:
     made = model("g (float[N] x) => (float[N] y) { y = Relu(x) }")
     made.graph.input[0].type.tensor_type.ClearField("shape")
