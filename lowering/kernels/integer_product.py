@@ -38,8 +38,10 @@ from .register_tile import RegisterTile
 Along = Literal["whole", "rows", "columns"]
 
 
-def sides(a_rank: int, b_rank: int) -> tuple[Along, Along]:
-    """Which axis of a product the parameters of its operands run along: a vector has no such axis."""
+def sides(operator: Operator, a: int, b: int) -> tuple[Along, Along]:
+    """Which axis of a product the parameters of operands a and b run along: a vector has no such axis."""
+    a_rank = len(operator.dims(a))
+    b_rank = len(operator.dims(b)) if number(operator.op, "panel") is None else 2  # packed, it was a matrix
     of_a: Along = "whole" if a_rank == 1 else "rows" if b_rank > 1 else "columns"
     return of_a, "whole" if b_rank == 1 else "columns"
 
@@ -257,14 +259,14 @@ def matmul_integer(context: TemplateContext, op: kernel.TemplateOp) -> None:
     def sink(value: SSAValue, indices: Sequence[Scalar], mask: SSAValue | None, axis: int) -> None:
         context.store(op, [value], indices, mask, axis)
 
-    of_a, of_b = sides(*(len(operator.dims(k)) for k in (0, 1)))
+    of_a, of_b = sides(operator, 0, 1)
     emit(operator, (0, 1), (Parameter(operator, 2, of_a), Parameter(operator, 3, of_b)), sink)
 
 
 def qlinear_matmul(context: TemplateContext, op: kernel.TemplateOp) -> None:
     """y = saturate(round((a - a_zero) a_scale (b - b_zero) b_scale / y_scale) + y_zero)"""
     operator = Operator(context, op)
-    of_a, of_b = sides(*(len(operator.dims(k)) for k in (0, 3)))
+    of_a, of_b = sides(operator, 0, 3)
     requantizer = Requantizer(
         operator,
         (Parameter(operator, 1, of_a), Parameter(operator, 4, of_b)),

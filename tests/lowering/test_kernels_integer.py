@@ -126,6 +126,29 @@ def test_packed_columns(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["i1", "u1"])
+def test_packed_columns_have_parameters_of_their_own(kind: str) -> None:
+    """And rows too: the packed operand has one axis, but stands for a matrix."""
+    a, b = bytes_((20, 70), "u1"), bytes_((70, 9), kind, 1)
+    rows, columns = bytes_((20,), "u1", 2), bytes_((9,), kind, 3)
+    packed = pack_quad_columns(b, 32)
+    given, of_packed = {"panel": 32}, Tensor.of(b.dtype, packed.size)
+    specs = [Tensor.of(np.uint8, 20, 70), of_packed, Tensor.of(np.uint8, 20), Tensor.of(b.dtype, 9)]
+    kernel = build("MatMulInteger", given, specs, [Tensor.of(np.int32, 20, 9)])
+    found = np.empty((20, 9), np.int32)
+    kernel.run([], a, packed, rows, columns, found)
+    np.testing.assert_array_equal(found, reference("MatMulInteger", {}, [a, b, rows, columns], 1)[0])
+
+    f4 = np.float32
+    others = [np.linspace(0.01, 0.2, 9, dtype=f4), columns, np.linspace(1, 9, 20, dtype=f4), rows]
+    row_scales = np.linspace(0.02, 0.03, 20, dtype=f4)
+    specs = [Tensor.of(v.dtype, *v.shape) for v in (a, row_scales, rows, packed, *others)]
+    kernel = build("QLinearMatMul", given, specs, [Tensor.of(np.uint8, 20, 9)])
+    rounded = np.empty((20, 9), np.uint8)
+    kernel.run([], a, row_scales, rows, packed, *others, rounded)
+    np.testing.assert_array_equal(rounded, reference("QLinearMatMul", {}, [a, row_scales, rows, b, *others], 1)[0])
+
+
+@pytest.mark.parametrize("kind", ["i1", "u1"])
 def test_packed_conv_weights(kind: str) -> None:
     x, w = bytes_((1, 6, 9, 20), "u1"), bytes_((7, 6, 3, 3), kind, 1)
     given = {"pads": [1, 1, 1, 1], "kernel_shape": [3, 3]}

@@ -59,6 +59,11 @@ CASES = {
         f"g (float[N, 40] x) => (float[N, 24] y) {{ {QUANTIZED} b = DequantizeLinear(w, ws, wz) y = MatMul(a, b) }}",
         (5, 40), W,
     ),
+    "zero points by column": Case(
+        f"""g (float[N, 40] x) => (float[N, 24] y)
+        {{ {QUANTIZED} b = DequantizeLinear(w, ws, wz) y = MatMul(a, b) }}""",
+        (5, 40), {**W, "wz": bytes_of(np.int8, 24)},
+    ),
     "one scale": Case(
         f"""g (float[2, 5, 40] x) => (float[2, 5, 24] y)
         {{ {QUANTIZED} b = DequantizeLinear(w, ws, wz) y = MatMul(a, b) }}""",
