@@ -64,6 +64,8 @@ PRODUCTS: tuple[tuple[Place, ...], ...] = (
     ((C11, 1),),
 )
 """Where m2, m5, m3, m4 (whose right factors b11, b22, b12 - b22 and b21 - b11 are packed), m1, m6 and m7 go to."""
+FIRST = 2
+"""The products before which nothing has been added to a block of results."""
 PACKED = 4
 """The products whose right factors are packed; those of the others are sums of them."""
 
@@ -265,8 +267,6 @@ class StrassenBuilder:
     def group(self, group: Ix) -> None:
         """A K block's part of the results in one group of columns; after the last K block they are stored."""
         e = self.e
-        with e.when(self.depth_start.compare("eq", 0)):
-            self.each_tile(lambda tile, pair: self.clear(tile, self.place(tile, pair, group)))
         with e.loop(0, PACKED, nonempty=True) as loop:
             self.packed_products(group, loop.index)
         with e.loop(PACKED, len(PRODUCTS), nonempty=True) as loop:
@@ -280,22 +280,20 @@ class StrassenBuilder:
         width = (self.last_group - self.first_group) * (4 * self.panel)
         return (pair - self.start) * width + (group - self.first_group) * (tile.rows * 4 * self.panel)
 
-    def clear(self, tile: RegisterTile, at: Ix) -> None:
-        e, lanes = self.e, self.plan.lanes
-        zero = e.constant(0, self.products.sums, lanes)
-        with e.loop(0, tile.rows * 4 * self.panel, lanes) as loop:
-            e.store_vector(zero, self.results, loop.index + at)
-
     def packed_products(self, group: Ix, number: Ix) -> None:
         """m2, m5, m3 or m4, for all tiles."""
+        e = self.e
         columns = self.problem.column_factor.buffer
         targets = self.targets(number, range(PACKED))
         at = self.columns_at + number * self.quarter
+        # the first two products are the first for all four blocks
+        first = (self.depth_start + number).compare("ult", FIRST)
+        kept = e.mask(e.select_index(first, 0, self.plan.lanes), self.plan.lanes)
 
         def vectors(k: Ix) -> list[SSAValue]:
             return self.panel_vectors(columns, k, at)
 
-        self.each_tile(lambda tile, pair: self.product(tile, pair, group, number, vectors, targets))
+        self.each_tile(lambda tile, pair: self.product(tile, pair, group, number, vectors, targets, kept))
 
     def summed_products(self, group: Ix, number: Ix) -> None:
         """m1, m6 or m7, for all tiles. The first tile makes the right factor, which the others read.
@@ -353,8 +351,9 @@ class StrassenBuilder:
         number: Ix,
         vectors: Callable[[Ix], list[SSAValue]],
         targets: list[Added],
+        kept: SSAValue | None = None,
     ) -> None:
-        """A tile of the product of that number, added to its results."""
+        """A tile of the product of that number, added to its results; `kept` masks what is not there yet."""
         e = self.e
         row = (pair - self.start) * self.half + number * self.slot
         ahead = self.share_of_next(group, number, pair)
@@ -370,10 +369,10 @@ class StrassenBuilder:
         for block, sign, there in targets:
             at = place + block * (tile.rows * self.panel)
             if there is None:
-                self.update(sums, at, sign)
+                self.update(sums, at, sign, kept)
                 continue
             with e.when(there):
-                self.update(sums, at, sign)
+                self.update(sums, at, sign, kept)
 
     def chosen(self, number: Ix, values: list[int]) -> Ix:
         """values[number]"""
@@ -404,12 +403,12 @@ class StrassenBuilder:
         tile = number * self.tiles + (pair - self.start) // self.plan.rows
         return self.columns_at + following + tile * self.half * stride, stride
 
-    def update(self, sums: list[SSAValue], at: Ix, sign: SSAValue) -> None:
+    def update(self, sums: list[SSAValue], at: Ix, sign: SSAValue, kept: SSAValue | None) -> None:
         """Adds a product to a block of results."""
         e, lanes = self.e, self.plan.lanes
         for i, value in enumerate(sums):
             place = at + i * lanes
-            e.store_vector(e.fma(sign, value, e.load_vector(self.results, place, lanes)), self.results, place)
+            e.store_vector(e.fma(sign, value, e.load_vector(self.results, place, lanes, kept)), self.results, place)
 
     # Results
 
