@@ -141,8 +141,8 @@ def exp_pieces(target: Target, x: Lanes, coefficients: Sequence[float] = EXP) ->
     """
     n, sixteenths = nearest_sixteenth(fma(x, x.const(LOG2_E), SIXTEENTH))
     r = fma(n, x.const(-LN2), x)  # exact
-    r = fma(n, x.const(-LN2_LOW), r)
-    rest = fma(polynomial(r, coefficients), r * r, r + lookup(target, ROOTS_LOW, sixteenths))
+    low = fma(n, x.const(-LN2_LOW), lookup(target, ROOTS_LOW, sixteenths))
+    rest = r + fma(polynomial(r, coefficients), r * r, low)  # the only rounding that counts
     return lookup(target, ROOTS, sixteenths), rest, n, sixteenths >> 4
 
 
@@ -153,7 +153,7 @@ def exp_parts(target: Target, x: Lanes) -> tuple[Lanes, Lanes, Lanes]:
 
 
 def exp(m: Mathematics, x: Lanes) -> Lanes:
-    """By `exp_parts`, times a power of 2; max error 0.771 ULP."""
+    """By `exp_parts`, times a power of 2; max error 0.81 ULP."""
     p, n, whole = exp_parts(m.target, x.at_most(89.0).at_least(-104.0))
     return times_power_of_two(m.target, p, n, whole)
 
@@ -167,7 +167,7 @@ def exp2(m: Mathematics, x: Lanes) -> Lanes:
 
 
 def expm1(m: Mathematics, x: Lanes) -> Lanes:
-    """h - 1 + h*e, where h = t * 2^n of `exp_pieces`, halved so that it does not overflow; max error 1.635 ULP."""
+    """h - 1 + h*e, where h = t * 2^n of `exp_pieces`, halved so that it does not overflow; max error 1.57 ULP."""
     root, rest, _, whole = exp_pieces(m.target, x.at_most(89.0).at_least(-18.0), coefficients=EXPM1)
     half = root * power_of_two(whole - 1)
     high = half - 0.5
