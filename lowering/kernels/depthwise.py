@@ -315,7 +315,8 @@ class DepthwiseBuilder:
             pair = pairs.setdefault((y, shift - odd), [])
             if not pair:
                 pair += [load(y, shift - odd), load(y, shift - odd + lanes)]
-            return e.shuffle(*pair, range(odd, 2 * lanes, 2))
+            low, high = pair
+            return e.shuffle(low, high, range(odd, 2 * lanes, 2))
 
         return source
 
