@@ -267,25 +267,43 @@ class ConvBuilder:
 
     def position_tile(self, view: ImageView, number: Ix, group: Ix, position: Ix, row_tile: Ix, sums: SSAValue) -> None:
         """The sums of some output channels of a group at some positions, and their stores."""
-        e, rest = self.e, self.windows.positions
-        if not (self.plan.pixels and self.reads_input):
+        e, end = self.e, position + self.width
+        last = self.last_tile()
+        if last is None:
             self.one_tile(self.tile, view, number, group, position, row_tile, sums)
             return
-        # scalars cannot be masked, and behind the last position the input may end: the last tile has its own height
-        left = rest.value % self.tile.rows
-        if left == 0:
-            self.one_tile(self.tile, view, number, group, position, row_tile, sums)
-            return
-        whole = (position + self.tile.rows).compare("sle", self.positions)
-        with e.when(whole):
-            self.one_tile(self.tile, view, number, group, position, row_tile, sums)
-        with e.when((position + self.tile.rows).compare("sgt", self.positions)):
-            last = RegisterTile(left, self.tile.vectors, self.tile.lanes)
+        with e.when(end.compare("sle", self.positions)):
+            self.one_tile(self.tile, view, number, group, position, row_tile, sums, whole=True)
+        with e.when(end.compare("sgt", self.positions)):
             self.one_tile(last, view, number, group, position, row_tile, sums)
 
+    def last_tile(self) -> RegisterTile | None:
+        """The tile for the last positions, where there are too few for a whole one; None: it is as the others.
+
+        Where they are rows it must have its own height: scalars cannot be masked, and behind the last position the
+        input may end.  Else it has as many vectors as it takes.
+        """
+        tile, positions = self.tile, self.windows.positions
+        if not positions.is_const or (self.plan.pixels and not self.reads_input):
+            return None
+        left = positions.value % self.width
+        if self.plan.pixels:
+            return RegisterTile(left, tile.vectors, tile.lanes) if left else None
+        vectors = -(-left // tile.lanes)
+        return RegisterTile(tile.rows, vectors, tile.lanes) if 0 < vectors < tile.vectors else None
+
     def one_tile(
-        self, tile: RegisterTile, view: ImageView, number: Ix, group: Ix, position: Ix, row_tile: Ix, sums: SSAValue
+        self,
+        tile: RegisterTile,
+        view: ImageView,
+        number: Ix,
+        group: Ix,
+        position: Ix,
+        row_tile: Ix,
+        sums: SSAValue,
+        whole: bool = False,
     ) -> None:
+        """`whole` says that all of the tile's positions are there."""
         e = self.e
         first = row_tile * self.height
         weights_at = (group * self.row_tiles + row_tile) * (self.steps * self.height)
@@ -293,12 +311,14 @@ class ConvBuilder:
         if self.plan.pixels:
             self.keep_turned(self.accumulate_pixels(tile, view, position, weights_at), tile, sums)
         else:
-            totals = self.accumulate(view, position, weights_at)
-            if self.stores_at_once():
+            whole = whole or self.covers_whole_tiles()
+            totals = self.accumulate(tile, view, position, weights_at, whole)
+            if whole and self.stores_at_once():
                 self.store_totals(number, group * self.rows + first, position, totals)
                 return
             for i, total in enumerate(totals):
-                e.store_vector(total, sums, i * tile.lanes)
+                row, v = divmod(i, tile.vectors)
+                e.store_vector(total, sums, (row * self.tile.vectors + v) * tile.lanes)
         self.store(view.phase, number, group * self.rows + first, count, position, sums)
 
     def keep_turned(self, totals: list[SSAValue], tile: RegisterTile, sums: SSAValue) -> None:
@@ -324,11 +344,13 @@ class ConvBuilder:
         taps = [] if self.table is None else [self.e.dim(self.windows.taps)]
         return [self.e.dim(self.convolution.depth), *taps]
 
-    def accumulate(self, view: ImageView, position: Ix, weights_at: Ix) -> list[SSAValue]:
+    def accumulate(
+        self, tile: RegisterTile, view: ImageView, position: Ix, weights_at: Ix, whole: bool
+    ) -> list[SSAValue]:
         """Rows are channels, vectors are positions."""
-        e, tile, plan = self.e, self.tile, self.plan
+        e, plan = self.e, self.plan
         masks: list[SSAValue] = []
-        if self.reads_input and not self.covers_whole_tiles():
+        if self.reads_input and not whole:
             # the input ends where its last position does
             masks = [e.mask(self.positions - position - v * tile.lanes, tile.lanes) for v in range(tile.vectors)]
 
@@ -394,12 +416,11 @@ class ConvBuilder:
     # Stores
 
     def stores_at_once(self) -> bool:
-        """Whether sums go from registers through the epilogue: short ones, with a short epilogue, in whole tiles."""
+        """Whether sums of a whole tile go from registers through the epilogue: short ones, with a short epilogue."""
         steps, rows = self.steps.known, self.rows.known
         return (
             self.sums_are_results
             and self.flat
-            and self.covers_whole_tiles()
             and steps is not None
             and steps <= FEW_STEPS
             and rows is not None
