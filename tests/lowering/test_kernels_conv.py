@@ -134,6 +134,9 @@ CASES = {
     "1d": Case((2, 5, 50), (7, 5, 3), (1, 1)),
     "1d strided": Case((1, 3, 41), (4, 3, 5), (2, 0), (3,), (2,)),
     "1x1": Case((2, 8, 9, 11), (16, 8, 1, 1)),
+    "depthwise wide": Case((1, 3, 20, 70), (6, 1, 3, 3), (1,) * 4, group=3),
+    "depthwise wide strided": Case((2, 3, 37, 75), (3, 1, 5, 5), (2, 1, 2, 3), (2, 2), group=3),
+    "depthwise tiny": Case((1, 4, 2, 3), (4, 1, 5, 5), (2,) * 4, group=4),
     "1x1 strided": Case((2, 8, 9, 11), (16, 8, 1, 1), (), (2, 2)),
     "3x3": Case((1, 3, 12, 20), (9, 3, 3, 3), (1, 1, 1, 1)),
     "3x3 no padding": Case((1, 3, 12, 20), (9, 3, 3, 3)),
@@ -253,6 +256,24 @@ def test_bits_do_not_depend_on_the_tile(monkeypatch: pytest.MonkeyPatch) -> None
             return conv_plan.plan_of(c, p, t, tile, pixels, given)  # noqa: B023
 
         monkeypatch.setattr("sardonyx.lowering.kernels.conv.choose", choose)
+        results.append(run(case))
+    for other in results[1:]:
+        np.testing.assert_array_equal(results[0], other)
+
+
+@pytest.mark.parametrize("width", [24, 33, 48, 49, 64, 65, 100])
+def test_bits_do_not_depend_on_the_last_tile(width: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tiles with and without one of their own for the last positions, stored from registers or by memory."""
+    case = Case((2, 20, width), (24, 20, 1))
+    results: list[np.ndarray] = []
+    for rows, vectors, pixels, few in ((8, 3, False, 160), (8, 3, False, 0), (7, 4, False, 160), (13, 2, True, 160)):
+
+        def choose(c: Convolution, p: Products, t: Target, given: Given) -> conv_plan.ConvPlan:
+            tile = RegisterTile(rows, vectors, t.lanes(4))  # noqa: B023
+            return conv_plan.plan_of(c, p, t, tile, pixels, given)  # noqa: B023
+
+        monkeypatch.setattr("sardonyx.lowering.kernels.conv.choose", choose)
+        monkeypatch.setattr("sardonyx.lowering.kernels.conv.FEW_STEPS", few)
         results.append(run(case))
     for other in results[1:]:
         np.testing.assert_array_equal(results[0], other)
