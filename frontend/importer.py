@@ -139,8 +139,10 @@ class Reader:
             versions[""] = 1  # IR versions 1 and 2 had no imports
         for domain, version in versions.items():
             newest = newest_versions().get(domain)
+            title = domain or "ai.onnx"
+            if newest is not None and version < 1:
+                raise ModelError(f"the model is of opset {version} of {title}; the first is 1")
             if newest is not None and version > newest:
-                title = domain or "ai.onnx"
                 raise UnsupportedError(f"the model is of opset {version} of {title}; this version knows {newest}")
         return versions
 

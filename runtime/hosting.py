@@ -55,6 +55,7 @@ class Hosted:
             return self._function(*operands)
         except Exception as error:
             where = f"\n  --> node {self._node}" if self._node else ""
+            where = f" (operands: {', '.join(map(shown, operands))}){where}"
             if isinstance(error, CompilerBug):
                 raise
             if isinstance(error, Error):
@@ -70,6 +71,22 @@ class Hosted:
         if not isinstance(result, (list, tuple)) or len(results) != count:
             raise CompilerBug(f"bug: host operator {self._host['name']} gave no {count} results")
         return results
+
+
+SHOWN_ELEMENTS = 8
+"""As many numbers as an error shows of an operand that holds sizes, axes or indices."""
+
+
+def shown(value: object) -> str:
+    """An operand in an error: `float32[3, 4]`, and of a few integers also the numbers."""
+    if value is None:
+        return "absent"
+    if not isinstance(value, np.ndarray):
+        return type(value).__name__
+    array = cast("Array", value)
+    kind = f"{array.dtype.name}[{', '.join(map(str, array.shape))}]"
+    few = array.dtype.kind in "iu" and array.size <= SHOWN_ELEMENTS
+    return f"{kind} {array.tolist()}" if few else kind
 
 
 def _operand(context: Context, value: HostValue, word: int, dims: list[int]) -> object:

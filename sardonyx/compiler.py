@@ -39,7 +39,7 @@ from .rewrites.infer import infer_shapes as infer_module
 from .rewrites.upgrade import upgrade_opset
 from .runtime import abi
 from .runtime.cache import Cache, Weight
-from .runtime.errors import CompilerBug, InputError, OpenRankError, UnsupportedError
+from .runtime.errors import CompilerBug, InputError, OpenRankError, UnsupportedError, UsageError
 from .runtime.host import default_threads, detect, thread_count
 from .runtime.hosting import HostFunction
 from .runtime.manifest import FORMAT, Manifest, TensorSpec
@@ -305,6 +305,7 @@ def manifest_of(state: State, main: FuncOp, entry: Entry) -> Manifest:
         "explain": {
             **explain(state.module),
             "options": explain_options(state.options),
+            **({"contradicted": state.contradicted} if state.contradicted else {}),
             **steps_of(state.module, entry),
         },
     }
@@ -485,7 +486,9 @@ def target_of(module: ModuleOp) -> Target:
 
 
 def level_of(module: ModuleOp) -> str:
-    """The level that a module has reached, by its own attribute."""
+    """The level that a module has reached, by its own attribute. Raises UsageError for what is no module."""
+    if not isinstance(module, ModuleOp):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise UsageError(f"a module is needed, as sx.lower and sx.read give one, and this is {type(module).__name__}")
     level = module.attributes.get(LEVEL)
     if not isinstance(level, StringAttr):
         raise ValueError("the module does not say which level it is at (attribute sx.level)")

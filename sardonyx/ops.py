@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
+from .options import listed
 from .semantics.custom import CustomOperator, Operators
 
 if TYPE_CHECKING:
@@ -56,9 +57,9 @@ def split(name: str) -> tuple[str, str]:
 
 
 def operator_table(ops: Iterable[CustomOperator]) -> Operators:
-    """The operators by domain and name. Raises ValueError where two are the same one."""
+    """The operators by domain and name. Raises UsageError for what is none, ValueError where two are the same."""
     table: dict[tuple[str, str], CustomOperator] = {}
-    for each in ops:
+    for each in listed("ops", ops, CustomOperator, "an operator of sx.op or sx.pointwise"):
         if table.setdefault((each.domain, each.name), each) is not each:
             raise ValueError(f"operator {each.title} is given twice")
     return table

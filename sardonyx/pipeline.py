@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import gettempdir
 
-from xdsl.dialects.builtin import ModuleOp, StringAttr, TensorType, UnitAttr, UnrankedTensorType
+from xdsl.dialects.builtin import ArrayAttr, ModuleOp, StringAttr, TensorType, UnitAttr, UnrankedTensorType
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Block, Operation
 
@@ -39,14 +39,14 @@ from .lowering.choices import Schedule
 from .lowering.fast_math import FAST_MATH
 from .lowering.schedule import ScratchNeed, schedule
 from .lowering.tensor import attach_bodies, lower_to_tensor
-from .options import Options
+from .options import Options, listed
 from .questions import RANK_OF_INPUT, question_of
 from .rewrites.axes_from_data import rewrite_axes_from_data
 from .rewrites.compute_sizes import compute_sizes
 from .rewrites.constants import normalize_constants
 from .rewrites.contrib import EXPANSIONS
 from .rewrites.driver import ORIGIN, Pattern, PatternFailed, apply_patterns, origins_of
-from .rewrites.infer import infer_shapes
+from .rewrites.infer import DIAGNOSTICS, infer_shapes
 from .rewrites.infer.materialize import told_by
 from .rewrites.infer.walk import RANK_FROM_DATA, named_values, set_type
 from .rewrites.integer_products import use_integer_products
@@ -81,6 +81,8 @@ class State:
     facts: Facts = field(default_factory=Facts)
     tuned: Mapping[str, Schedule] = field(default_factory=dict[str, Schedule])
     """Choices that the tuner found, by the kernel's key."""
+    contradicted: list[str] = field(default_factory=list[str])
+    """A line for each value whose sizes the file declares otherwise than they are."""
     compute: Compute | None = None
     """Evaluates one op on large constants."""
 
@@ -179,11 +181,23 @@ def _check_operators(state: State) -> None:
         raise UnsupportedError(f"{names} not known{listed}\n   = help: give ops=[...]; see docs/add_an_operator.md")
 
 
-def _infer(state: State) -> None:
+def _infer_model(state: State) -> None:
+    """The first inference: what the file declares is held against it, while the values are still the file's.
+
+    An element type that is declared otherwise is an error, as in onnxruntime; sizes are only reported, since exporters
+    and rewriters often leave old ones behind.  Raises ModelError.
+    """
+    _infer(state, declared=True)
+    found = state.module.attributes.get(DIAGNOSTICS)
+    state.contradicted = [onnx.text_of(line) for line in found] if isinstance(found, ArrayAttr) else []
+
+
+def _infer(state: State, *, declared: bool = False) -> None:
     normalize_constants(state.module, state.weights)
     infer_shapes(
-        state.module, state.weights, compile_mode=True, facts=state.facts, operators=state.operators, expand=True
-    )
+        state.module, state.weights, compile_mode=True, facts=state.facts, operators=state.operators, expand=True,
+        declared=declared,
+    )  # fmt: skip
     check_assumptions(state)
     refuse_unknown_ranks(state.module)
 
@@ -244,7 +258,7 @@ def _widen(state: State) -> None:
 def _user_patterns(state: State) -> None:
     if state.patterns:
         try:
-            apply_patterns(state.module, state.patterns)
+            apply_patterns(state.module, listed("patterns", state.patterns, Pattern, "a rewrite pattern"))
         except PatternFailed as e:
             raise InputError(str(e)) from e.__cause__
         _infer(state)
@@ -387,7 +401,7 @@ PIPELINE: tuple[Stage, ...] = (
             ("upgrade-opset", _upgrade),
             ("assume", _assume),
             ("check-operators", _check_operators),
-            ("infer-shapes", _infer),
+            ("infer-shapes", _infer_model),
             ("expand-operators", _expand),
             ("integer-products", _integer_products),
             ("simplify", _simplify),

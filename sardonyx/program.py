@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import numpy as np
 
-from .options import Options, conditions, program_key
+from .options import Options, conditions, listed, program_key, ranges
 from .precision import check_precision
 from .runtime.arrays import dtype_of
 from .runtime.cache import open_cache
@@ -227,7 +227,7 @@ def compile(
     if exact and fast_math:
         raise InputError("exact keeps every rounding and fast_math drops some: only one of them can be")
     options = Options(
-        dims=tuple((name, low, high) for name, (low, high) in sorted((dims or {}).items())),
+        dims=ranges(dims or {}),
         assume=conditions(assume),
         fuse=fuse,
         exact=exact,
@@ -267,7 +267,7 @@ def compile_with(
     machine = target or detect()
     check_precision(options.precision, machine.cpu, machine.features)
     source = model_source(model)
-    origin = Origin(model, options, tuple(patterns), tuple(ops), target)
+    origin = Origin(model, options, listed("patterns", patterns), listed("ops", ops), target)
     store = open_cache() if cache and not origin.patterns and not origin.ops else None  # users' code has no key
     key = program_key(options, target)
     count = thread_count(threads)

@@ -46,6 +46,9 @@ def render(report: dict[str, Any], kernels: bool = False) -> str:
     if report["guards"]:
         lines.append("guards:")
         lines.extend(f"  {abbreviated(g['condition'])}  {g['why']}" for g in report["guards"])
+    if report.get("contradicted"):
+        lines.append("the file declares otherwise, which is ignored:")
+        lines.extend(f"  {line}" for line in report["contradicted"])
     if "options" in report:
         fast = "; fast math: a product and a sum of different operators round once" * report["options"]["fast_math"]
         lines.append(f"precision: {report['options']['precision']}{fast}")

@@ -112,8 +112,19 @@ class Recurrent(ABC):
 
     def build(self) -> None:
         """Emits the operator."""
+        if self.operator.has(LENGTHS):
+            self.check_lengths()
         for direction in range(self.directions):
             Direction(self, direction).build()
+
+    def check_lengths(self) -> None:
+        """Each sample's length is at most the number of steps."""
+        e, buffer = self.e, self.operator.buffer(LENGTHS)
+        title = f"{self.op.template.data.upper()}: 'sequence_lens'"
+        message = self.operator.problem(f"{title} has at index {{0}} the length {{1}}, and must be in [0, {{2}}]")
+        with e.loop(0, self.batch) as loop:
+            length = e.load_index(buffer, loop.index)
+            e.check(length.compare("ule", self.steps), "value", message, [loop.index.ssa, length.ssa, self.steps.ssa])
 
 
 @dataclass(frozen=True)

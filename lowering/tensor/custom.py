@@ -8,9 +8,10 @@ from __future__ import annotations
 from xdsl.dialects import arith
 from xdsl.dialects.builtin import ArrayAttr, IntegerAttr, ModuleOp, TensorType, i64
 from xdsl.ir import Attribute, Block, Region, SSAValue
+from xdsl.utils.exceptions import VerifyException
 
 from ...dialects import onnx
-from ...runtime.errors import InputError
+from ...runtime.errors import InputError, UnsupportedError
 from ...semantics.custom import POINTWISE, TEMPLATE, CustomOperator, Operators, custom_operator
 from .element_kinds import Element, NotLowered, element_of
 from .graph import Node, Template, TemplateResult, pointwise
@@ -61,6 +62,15 @@ def build_body(op: onnx.CustomOp, operator: CustomOperator, inputs: list[Element
             f"{onnx.describe(op)}: the body of {operator.title} gave {given}, expected a value of type {result.ir}"
         )
     scalars.finish()
+    for inner in block.ops:
+        try:
+            inner.verify(verify_nested_ops=False)
+        except VerifyException as e:
+            taken = ", ".join(str(v.type) for v in inner.operands)
+            raise UnsupportedError(
+                f"{onnx.describe(op)}: the body of {operator.title} has {inner.name} of {taken}, where the result's"
+                f" elements are {result}: {str(e).partition(chr(10))[0]}"
+            ) from e
     block.add_op(onnx.YieldOp.make([value]))
     return Region(block)
 

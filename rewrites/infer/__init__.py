@@ -11,11 +11,11 @@ from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.passes import ModulePass
 
 from ...dialects.onnx.model import MAIN, is_local_function
-from ...runtime.errors import UnsupportedError
+from ...runtime.errors import ModelError, UnsupportedError
 from ...semantics.custom import NO_OPERATORS, Operators
 from ...semantics.facts import Facts
 from ...semantics.weights import WeightStore
-from .declared import differences
+from .declared import difference, differences, wrong_type_of_node
 from .materialize import materialize
 from .walk import Inference
 
@@ -43,6 +43,7 @@ def infer_shapes(
     operators: Operators = NO_OPERATORS,
     expand: bool = False,
     guarded: bool = True,
+    declared: bool = False,
 ) -> list[str]:
     """Sets the type of every value of `main`; gives a line for each declared type that is not so.
 
@@ -54,6 +55,8 @@ def infer_shapes(
     where its symbols are known there.  What is stated in `main` is added to `facts`.  Where nobody will check guards
     (`guarded` is False), as in a model file, a branch that no sizes make valid stays as it is.
 
+    With `declared`, a declared element type, or kind of value, that is not so is an error too.
+
     Raises ModelError where no sizes make an operation valid, UnsupportedError naming all operators without a rule.
     """
     facts = facts if facts is not None else Facts()
@@ -64,7 +67,9 @@ def infer_shapes(
         inference = _inferred(module, functions, weights, facts, operators, expand, checks=False)
         materialize(inference, functions, guarded=guarded)
     dead = inference.dead_regions()
-    lines = [line for f in functions for line in differences(f, dead)]
+    if declared and (wrong := [line for f in functions for line in differences(f, dead, wrong_type_of_node)]):
+        raise ModelError("\n".join(wrong))
+    lines = [line for f in functions for line in differences(f, dead, difference)]
     module.attributes.pop(DIAGNOSTICS, None)
     if lines:
         module.attributes[DIAGNOSTICS] = ArrayAttr([StringAttr(line) for line in lines])

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
+from typing import TypeAlias
 
 from xdsl.dialects.builtin import TensorType
 from xdsl.ir import Operation, Region, SSAValue
@@ -10,11 +11,13 @@ from xdsl.ir import Operation, Region, SSAValue
 from ...dialects import onnx
 from ...dialects.dims import dims_of
 from ...dialects.onnx.declared import Declared, declared_types
-from ...dialects.onnx.types import type_string
+from ...dialects.onnx.types import OptionalType, type_string
+
+Check: TypeAlias = Callable[[str, SSAValue, Declared], str | None]
 
 
-def differences(op: Operation, dead: Collection[Region]) -> list[str]:
-    """A line for each value in the bodies of an op, but in dead ones, whose declared type is wrong."""
+def differences(op: Operation, dead: Collection[Region], check: Check) -> list[str]:
+    """A line for each value in the bodies of an op, but in dead ones, whose declared type a check finds wrong."""
     out: list[str] = []
     declared = declared_types(op)
     for region in op.regions:
@@ -24,17 +27,37 @@ def differences(op: Operation, dead: Collection[Region]) -> list[str]:
             for inner in block.ops:
                 for value in inner.results:
                     name = onnx.value_name(value) if declared else None
-                    if name is not None and name in declared and (line := difference(name, value, declared[name])):
+                    if name is not None and name in declared and (line := check(name, value, declared[name])):
                         out.append(line)
-                out += differences(inner, dead)
+                out += differences(inner, dead, check)
     return out
+
+
+def wrong_type(name: str, value: SSAValue, declared: Declared) -> str | None:
+    """What is wrong with a declared kind of value or element type."""
+    found = type_string(value.type)
+    if found is None or found == declared.type:
+        return None
+    return f"'{name}' is declared {declared.type}, and is {found}"
+
+
+def wrong_type_of_node(name: str, value: SSAValue, declared: Declared) -> str | None:
+    """`wrong_type`, and the node that gives the value; None too where only one of the types is an optional's.
+
+    Files name the type of what is in an optional for the optional.
+    """
+    wrong = wrong_type(name, value, declared)
+    if wrong is None or not isinstance(value.owner, Operation):
+        return wrong
+    if isinstance(value.type, OptionalType) and type_string(value.type.element) == declared.type:
+        return None
+    return f"{wrong}\n  --> {onnx.describe(value.owner)}"
 
 
 def difference(name: str, value: SSAValue, declared: Declared) -> str | None:
     """What is wrong with a declared type; None where nothing is, or where it cannot be told."""
-    found = type_string(value.type)
-    if found is not None and found != declared.type:
-        return f"'{name}' is declared {declared.type}, and is {found}"
+    if (wrong := wrong_type(name, value, declared)) is not None:
+        return wrong
     if declared.sizes is None or not isinstance(value.type, TensorType):
         return None
     dims = dims_of(value.type)

@@ -78,6 +78,8 @@ def expand(data: Array, target: Array, /) -> Array:
 def tile(data: Array, repeats: Array, /) -> Array:
     if repeats.size != data.ndim:
         raise ValueError(f"{repeats.size} repeats for rank {data.ndim}")
+    if np.any(repeats < 0):
+        raise ValueError(f"'repeats' is {repeats.tolist()}, and must not be negative")
     return np.tile(data, integers(repeats))
 
 

@@ -74,6 +74,9 @@ def passes(direction: str, steps: int, sequence_lens: Array | None) -> Iterator[
     }
     if direction not in orders:
         raise ValueError(f"there is no direction {direction!r}")
+    for i, length in enumerate([] if sequence_lens is None else sequence_lens.tolist()):
+        if not 0 <= length <= steps:
+            raise ValueError(f"'sequence_lens' has at index {i} the length {length}, and must be in [0, {steps}]")
     for i, order in enumerate(orders[direction]):
         yield i, Pass(order, sequence_lens)
 

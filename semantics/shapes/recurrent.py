@@ -19,6 +19,8 @@ def _recurrent(c: Context) -> tuple[list[Dim], list[Dim]]:
     c.equal(w[2], x[2], "the input's size and the weight")
     batch_first = bool(c.attr("layout"))
     length, batch = (x[1], x[0]) if batch_first else (x[0], x[1])
+    if c.has(4):
+        c.equal(c.dims_of_rank(4, 1)[0], batch, "the batch of 'sequence_lens'")
     for i in (5, 6):  # the initial states
         if c.has(i):
             state = c.dims_of_rank(i, 3)

@@ -44,6 +44,10 @@ def reduce(c: Context) -> Types:
 def arg_reduce(c: Context) -> Types:
     x = c.dims(0)
     axis = c.axis(c.attr("axis"), len(x))
+    if x:
+        # an empty axis has no index to give, unless there is no result either
+        results = c.count([d for a, d in enumerate(x) if a != axis])
+        c.at_most(results, results * x[axis], f"axis {axis} of 'data', along which an index is asked for, is not empty")
     if c.attr("keepdims"):
         return [c.tensor(i64, [ONE if a == axis else d for a, d in enumerate(x)])]
     return [c.tensor(i64, [d for a, d in enumerate(x) if a != axis])]

@@ -1,0 +1,164 @@
+"""Data, declarations and arguments that are wrong: one clear error that names the node, the operand and the numbers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import helper, parser
+from xdsl.dialects import arith, math
+
+import sardonyx as sx
+
+f32 = np.float32
+
+
+def model(text: str, opset: int = 22) -> onnx.ModelProto:
+    imports = [helper.make_opsetid("", opset), helper.make_opsetid("mine", 1)]
+    made = helper.make_model(parser.parse_graph(f"g {text}"), opset_imports=imports, ir_version=10)
+    made.graph.node[-1].name = "last"
+    return made
+
+
+def refused(made: onnx.ModelProto, *texts: str, **feeds: Any) -> None:
+    with pytest.raises(sx.InputError) as caught:
+        sx.compile(made)(feeds)
+    for text in (*texts, "last"):
+        assert text in str(caught.value)
+
+
+# --- ArgMax and ArgMin over nothing -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("op", ["ArgMax", "ArgMin"])
+@pytest.mark.parametrize("keepdims", [0, 1])
+def test_an_index_along_an_empty_axis(op: str, keepdims: int) -> None:
+    shape = "N, 1" if keepdims else "N"
+    made = model(f"(float[N, M] x) => (int64[{shape}] y) {{ y = {op} <axis = -1, keepdims = {keepdims}> (x) }}")
+    refused(made, f"onnx.{op}", "axis 1 of 'data'", "2 and 0", x=np.zeros((2, 0), f32))
+    program = sx.compile(made)
+    assert program(np.zeros((0, 0), f32))["y"].size == 0
+    assert program(np.zeros((0, 3), f32))["y"].size == 0
+    assert program(np.zeros((3, 1), f32))["y"].ravel().tolist() == [0, 0, 0]
+
+
+def test_an_index_along_an_axis_of_the_size_0() -> None:
+    with pytest.raises(sx.ModelError, match=r"onnx.ArgMax 'last' .*axis 0 of 'data'"):
+        sx.compile(model("(float[0, 2] x) => (int64[2] y) { y = ArgMax <axis = 0, keepdims = 0> (x) }"))
+    program = sx.compile(model("(float[0, 0] x) => (int64[1, 0] y) { y = ArgMax <axis = 0> (x) }"))
+    assert program(np.zeros((0, 0), f32))["y"].shape == (1, 0)
+
+
+# --- hosted operators -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("repeats", "text"),
+    [
+        ([2, 2], "2 repeats for rank 1"),
+        ([-2], "'repeats' is [-2], and must not be negative"),
+        ([2**50], "Unable to allocate"),
+    ],
+)
+def test_a_hosted_operator_tells_its_operands(repeats: list[int], text: str) -> None:
+    made = model("(float[N] x, int64[K] s) => (float[A] y) { y = Tile (x, s) }")
+    told = f"(operands: float32[3], int64[{len(repeats)}] {repeats})\n  --> node"
+    refused(made, text, told, x=np.ones(3, f32), s=np.array(repeats))
+
+
+# --- lengths of sequences ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("op", "gates"), [("LSTM", 4), ("GRU", 3), ("RNN", 1)])
+@pytest.mark.parametrize("layout", [0, 1])
+def test_lengths_of_sequences(op: str, gates: int, layout: int) -> None:
+    sizes, result = ("2, T, 2", "2, T, 1, 2") if layout else ("T, 2, 2", "T, 1, 2, 2")
+    made = model(
+        f"(float[{sizes}] x, float[1, {2 * gates}, 2] w, float[1, {2 * gates}, 2] r, int32[B] l) => "
+        f"(float[{result}] y) {{ y = {op} <hidden_size = 2, layout = {layout}> (x, w, r, , l) }}"
+    )
+    program = sx.compile(made)
+    x = np.ones((2, 3, 2) if layout else (3, 2, 2), f32)
+    w = np.ones((1, 2 * gates, 2), f32)
+    for lengths, index in ([4, 1], 0), ([0, -1], 1), ([2**30, 1], 0):
+        text = f"{op}: 'sequence_lens' has at index {index} the length {lengths[index]}, and must be in \\[0, 3\\]"
+        with pytest.raises(sx.InputError, match=text) as caught:
+            program(x=x, w=w, r=w, l=np.array(lengths, np.int32))
+        assert "last" in str(caught.value)
+        with pytest.raises((sx.InputError, ValueError), match="'sequence_lens' has at index"):
+            sx.run(sx.lower(made, to="graph"), {"x": x, "w": w, "r": w, "l": np.array(lengths, np.int32)})
+    assert np.all(np.isfinite(program(x=x, w=w, r=w, l=np.array([3, 0], np.int32))["y"]))
+    with pytest.raises(sx.InputError, match="the batch of 'sequence_lens'"):
+        program(x=x, w=w, r=w, l=np.array([3, 0, 1], np.int32))
+
+
+# --- declarations -----------------------------------------------------------------------------------------------------
+
+
+def test_an_element_type_that_is_declared_otherwise() -> None:
+    with pytest.raises(sx.ModelError, match=r"'y' is declared tensor\(int64\), and is tensor\(float\)\n  --> .*'last'"):
+        sx.compile(model("(float[N] x) => (int64[N] y) { y = Neg (x) }"))
+    inner = model("(float[N] x) => (float[N] y) { z = Neg (x) y = Abs (z) }")
+    inner.graph.value_info.append(helper.make_tensor_value_info("z", onnx.TensorProto.DOUBLE, None))
+    with pytest.raises(sx.ModelError, match=r"'z' is declared tensor\(double\), and is tensor\(float\)"):
+        sx.compile(inner)
+
+
+def test_sizes_that_are_declared_otherwise_are_reported() -> None:
+    program = sx.compile(model("(float[5] x) => (float[6, 1] y) { y = Neg (x) }"))
+    assert program(np.ones(5, f32))["y"].shape == (5,)
+    assert program.explain().to_dict()["contradicted"] == ["'y' is declared [6, 1], and has rank 1"]
+    assert "'y' is declared [6, 1], and has rank 1" in str(program.explain())
+    right = sx.compile(model("(float[5] x) => (float[5] y) { y = Neg (x) }"))
+    assert "contradicted" not in right.explain().to_dict()
+
+
+@pytest.mark.parametrize("opset", [0, -1])
+def test_opsets_begin_at_1(opset: int) -> None:
+    with pytest.raises(sx.ModelError, match=f"opset {opset} of ai.onnx; the first is 1"):
+        sx.compile(model("(float[N] x) => (float[N] y) { y = Neg (x) }", opset))
+
+
+# --- arguments --------------------------------------------------------------------------------------------------------
+
+
+def test_operators_and_patterns_of_another_kind() -> None:
+    made = model("(float[N] x) => (float[N] y) { y = Neg (x) }")
+    for wrong in ["a"], "a", 3:
+        for option in "ops", "patterns":
+            with pytest.raises(sx.InputError, match=f"{option} (has 'a'|takes a list)"):
+                sx.compile(made, **{option: wrong})  # pyright: ignore[reportArgumentType]
+        with pytest.raises(sx.InputError, match=r"ops (has 'a'|takes a list)"):
+            sx.lower(made, to="graph", ops=wrong)  # pyright: ignore[reportArgumentType]
+
+
+def test_a_range_of_a_symbol_is_two_numbers() -> None:
+    made = model("(float[N] x) => (float[N] y) { y = Neg (x) }")
+    for wrong in {"N": 3}, {"N": (1, 2, 3)}, ["N"]:
+        with pytest.raises(sx.InputError, match="dims"):
+            sx.compile(made, dims=wrong)  # pyright: ignore[reportArgumentType]
+
+
+def test_text_is_no_module() -> None:
+    with pytest.raises(sx.InputError, match=r"a module is needed, .* str"):
+        sx.run("func.func @main(", {})  # pyright: ignore[reportArgumentType]
+
+
+# --- bodies of plug-ins -----------------------------------------------------------------------------------------------
+
+
+def test_a_body_that_is_of_no_use_for_an_element_type() -> None:
+    bodies = {
+        "math.exp": lambda s, x, t: s.unary(math.ExpOp, x),
+        "arith.divf": lambda s, x, t: s.divf(x, x),
+        "arith.addf": lambda s, x, t: s.emit(arith.AddfOp.create(operands=[x, x], result_types=[x.type])),
+    }
+    for name, body in bodies.items():
+        grown = sx.pointwise("mine::Grown", reference=np.exp, body=body)
+        made = model("(int32[N] x) => (int32[N] y) { y = mine.Grown (x) }")
+        with pytest.raises(sx.UnsupportedError, match=rf"'last': the body of mine::Grown has {name} of i32"):
+            sx.compile(made, ops=[grown])
+        floats = model("(float[N] x) => (float[N] y) { y = mine.Grown (x) }")
+        assert sx.compile(floats, ops=[grown])(np.zeros(2, f32))["y"].shape == (2,)
