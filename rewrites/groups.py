@@ -41,6 +41,12 @@ def reads_rows(op: Operation) -> bool:
     rank = len(dims_of(op.results[0]))
     if isinstance(op, onnx.ConcatOp):
         return onnx.attr(op, "axis") % rank != rank - 1
+    if isinstance(op, onnx.GatherOp):
+        source = len(dims_of(op.operands[0]))
+        return onnx.attr(op, "axis") % source != source - 1
+    if isinstance(op, onnx.TransposeOp):
+        perm = onnx.attr(op, "perm")
+        return perm is not None and perm[-1] == rank - 1
     return kind_of(op) is Kind.POINTWISE or is_view(op)
 
 
