@@ -214,10 +214,17 @@ Place = Callable[[Body, Dim, Dim], Dim]
 
 
 def _mirrored(source: Node, dims: Dims, before: Sequence[Dim], after: Sequence[Dim], place: Place) -> Node:
+    """Padded by elements of the source; what negative pads cut off is not seen."""
+
     def formula(body: Body, index: Index) -> SSAValue:
         inside: list[Dim] = []
         for at, b, a, size in zip(index, before, after, source.dims):
-            inside.append(at if b is ZERO and a is ZERO else place(body, at - b, size))
+            if b is ZERO and a is ZERO:
+                inside.append(at)
+                continue
+            first = dim_max(-b, ZERO)
+            kept = size - first - dim_max(-a, ZERO)
+            inside.append(place(body, at - dim_max(b, ZERO), kept) + first)
         return body.read(source, tuple(inside))
 
     return Computed(dims, source.element, ((source, Use.MANY),), formula, cost=4)

@@ -379,7 +379,20 @@ def pad(c: Context) -> Types:
         out[axis] = out[axis] + before + after
         if out[axis] is not x[axis]:
             c.at_most(0, out[axis], "Pad leaves a size")
+        if c.attr("mode") != "constant":
+            _require_source(c, x[axis], before, after, f"axis {axis} of 'data' has elements to pad with")
     return [c.like(0, out)]
+
+
+def _require_source(c: Context, size: Dim, before: Dim, after: Dim, why: str) -> None:
+    """States that something is left after negative pads where positive ones repeat it."""
+    added = dim_max(before, ZERO) + dim_max(after, ZERO)
+    kept = size - dim_max(-before, ZERO) - dim_max(-after, ZERO)
+    if added.is_const:
+        if added is not ZERO:
+            c.at_most(1, kept, why)
+    else:
+        c.at_most(added, added * kept, why)
 
 
 def center_crop_pad(c: Context) -> Types:

@@ -90,3 +90,39 @@ def test_the_number_of_parts_of_a_size_that_is_known_at_run_time() -> None:
     program = sx.compile(model(graph))
     assert [int(program(np.ones((2, m), np.float32))["n"]) for m in (1, 3, 7)] == [1, 1, 3]
     assert not program.explain().to_dict()["hosted"]
+
+
+@pytest.mark.parametrize("mode", ["wrap", "reflect", "edge"])
+def test_negative_pads_cut_first(mode: str) -> None:
+    """What is cut off is not seen by the other end, whether the pads are constants or come with the call."""
+    given = sx.compile(model(f'g (float[N] x, int64[2] p) => (float[M] y) {{ y = Pad <mode = "{mode}"> (x, p) }}'))
+    x = np.arange(4, dtype=np.float32)
+    for before, after in ((-1, 2), (2, -1), (-2, 4), (-3, 1), (-1, -1), (-4, 0)):
+        left = x[max(-before, 0) : 4 - max(-after, 0)]
+        widths = (max(before, 0), max(after, 0))
+        wanted = np.pad(left, widths, mode) if any(widths) else left  # pyright: ignore[reportArgumentType]
+        assert_array_equal(given(x, np.array([before, after]))["y"], wanted)
+        graph = f"""g (float[N] x) => (float[M] y) {{
+            p = Constant <value_ints = [{before}, {after}]> ()
+            y = Pad <mode = "{mode}"> (x, p)
+        }}"""
+        assert_array_equal(sx.compile(model(graph))(x)["y"], wanted)
+    for pads in [-4, 1], [-5, 3]:
+        with pytest.raises(sx.InputError, match="axis 0 of 'data' has elements to pad with"):
+            given(x, np.array(pads))
+    with pytest.raises(sx.InputError, match="axis 0 of 'data' has elements to pad with"):
+        given(x[:0], np.array([1, 0]))
+
+
+def test_the_clip_of_an_lstm_is_in_front_of_each_activation() -> None:
+    graph = """g (float[6, 1, 1] x, float[1, 4, 1] w, float[1, 4, 1] r) => (float[6, 1, 1, 1] y, float[1, 1, 1] c) {
+        y, , c = LSTM <hidden_size = 1, clip = 0.5> (x, w, r)
+    }"""
+    ones = np.ones((1, 4, 1), np.float32)
+    found = sx.compile(model(graph, 22))(x=np.full((6, 1, 1), 5, np.float32), w=ones, r=ones)
+    gate, cell = 1 / (1 + np.exp(-0.5)), 0.0
+    for _ in range(6):
+        cell = gate * cell + gate * np.tanh(0.5)
+    assert cell > 0.5
+    np.testing.assert_allclose(found["c"].item(), cell, rtol=1e-6)
+    np.testing.assert_allclose(found["y"][-1].item(), gate * np.tanh(0.5), rtol=1e-6)
