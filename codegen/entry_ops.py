@@ -250,7 +250,7 @@ def call_host(e: EntryBuilder, op: Operation) -> None:
     if isinstance(op, (onnx.OnnxOp, onnx.PositionedOp)):
         operands = op.formal_operands()
     host: Host = {
-        "name": op.name.removeprefix("onnx."),
+        "name": onnx.operator_name(op),
         "node": node_of(op),
         "inputs": [host_value(None if v is None else v.type) for v in operands],
         "outputs": [host_value(r.type) for r in op.results],

@@ -53,7 +53,7 @@ from .semantics.interpreter import run_graph
 from .semantics.reference import Value
 from .semantics.weights import WeightStore
 from .tools.costs import costs_of
-from .tools.explain import NOT_HOSTED, explain, main_of, node_names, operator_name
+from .tools.explain import NOT_HOSTED, explain, main_of, node_names
 
 Array: TypeAlias = "np.ndarray[Any, Any]"
 
@@ -210,7 +210,7 @@ def refuse_unrunnable(state: State) -> None:
     for op in main_of(state.module).walk():
         if not isinstance(op, (*NOT_HOSTED, onnx.ConstantOp)) and not reference_of(op, state.weights, state.operators):
             info = onnx.info_of(op)
-            missing.append(f"{operator_name(op)} (node {info})" if info else operator_name(op))
+            missing.append(f"{onnx.operator_name(op)} (node {info})" if info else onnx.operator_name(op))
     if missing:
         raise UnsupportedError(f"not supported: {', '.join(missing)}")
 
@@ -265,7 +265,7 @@ def checked(function: Callable[..., tuple[Value, ...]], op: Operation) -> Callab
         for value, (dtype, rank) in zip(results, expected):
             if not isinstance(value, np.ndarray) or value.dtype != dtype or value.ndim != rank:
                 given = f"{value.dtype} of rank {value.ndim}" if isinstance(value, np.ndarray) else type(value).__name__
-                raise InputError(f"operator {operator_name(op)} gave {given}, expected {dtype} of rank {rank}")
+                raise InputError(f"operator {onnx.operator_name(op)} gave {given}, expected {dtype} of rank {rank}")
         return results
 
     return run
@@ -324,7 +324,7 @@ def steps_of(module: ModuleOp, entry: Entry) -> dict[str, Any]:
         if isinstance(op, kernel.CallOp):
             steps.append({"name": op.callee.string_value(), "nodes": nodes} | costs_of(module, op))
         else:
-            steps.append({"name": f"{operator_name(op)} (hosted)", "nodes": nodes})
+            steps.append({"name": f"{onnx.operator_name(op)} (hosted)", "nodes": nodes})
     return {"steps": steps} if steps else {}
 
 

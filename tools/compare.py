@@ -14,7 +14,6 @@ from xdsl.ir import Operation
 
 from ..dialects import kernel, onnx
 from ..dialects.onnx.nodes import NodeInfo
-from .explain import operator_name
 
 Array = np.ndarray[Any, Any]
 Row = dict[str, Any]
@@ -222,9 +221,9 @@ def described(time: int, value: Observed, row: Row, maker: NodeInfo | None) -> R
         table = onnx.node_table(op)
         report["nodes"] = [str(table[i]) for i in onnx.origin_of(op) if 0 <= i < len(table)]
         report["inside"] = [
-            f"{operator_name(outer)} {info.name!r}"
+            f"{onnx.operator_name(outer)} {info.name!r}"
             if (info := onnx.info_of(outer)) is not None
-            else operator_name(outer)
+            else onnx.operator_name(outer)
             for outer in surrounding(op)
         ]
         if isinstance(op, kernel.CallOp):

@@ -47,7 +47,7 @@ def explain(module: ModuleOp) -> dict[str, Any]:
         if isinstance(op, kernel.CallOp):
             calls.append(explain_call(module, op))
         elif not isinstance(op, NOT_HOSTED):
-            hosted.append(operator_name(op))
+            hosted.append(onnx.operator_name(op))
     guards = [op for op in main.walk() if isinstance(op, dims.AssumeOp)]
     report: dict[str, Any] = {
         "kernels": calls,
@@ -90,17 +90,6 @@ def plain_entry(entry: Attribute) -> dict[str, Any]:
     for name, value in cast(DictionaryAttr, entry).data.items():
         found[name] = str(value.data[0]) if isinstance(value, ShapeAttr) else onnx.plain(value)
     return found
-
-
-def operator_name(op: Operation) -> str:
-    """ONNX's spelling: `Conv`, `ai.onnx.ml.ZipMap`, or domain and type of an unknown operator."""
-    if isinstance(op, onnx.CustomOp):
-        domain, name = onnx.plain(op.domain), onnx.plain(op.op_type)
-        return f"{domain}::{name}" if domain else str(name)
-    if isinstance(op, onnx.OnnxOp):
-        schema = op.SCHEMA
-        return f"{schema.domain}.{schema.op_type}" if schema.domain else schema.op_type
-    return op.name
 
 
 def explain_call(module: ModuleOp, call: kernel.CallOp) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from xdsl.ir import Operation, SSAValue
 from ..dialects import dims, onnx
 from ..dialects.dims import dims_of
 from ..semantics.conditions import Condition, broadcast_pair
-from .explain import main_of, operator_name
+from .explain import main_of
 
 NO_OPERATORS = (FuncOp, ReturnOp, onnx.InitializerOp, onnx.YieldOp, dims.AssumeOp, dims.BindOp, dims.TensorOp)
 
@@ -55,7 +55,7 @@ def operator_of_file(op: Operation) -> str:
     """An operator as the file has it: one of an older form by its own name."""
     if isinstance(op, onnx.VersionedOp):
         return onnx.text_of(op.op_type)
-    return operator_name(op)
+    return onnx.operator_name(op)
 
 
 def is_equality(condition: str) -> bool:

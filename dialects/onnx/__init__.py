@@ -37,7 +37,7 @@ from .ops_gen import *  # noqa: F403
 from .ops_gen import OPS
 from .schema import Arity, AttributeSpec, Formal, Schema
 from .structure import OPS as STRUCTURE
-from .structure import CallOp, CustomOp, InitializerOp, VersionedOp, YieldOp
+from .structure import CallOp, CustomOp, InitializerOp, VersionedOp, YieldOp, operator_name
 from .types import (
     ELEMENT_CODES,
     ELEMENT_TYPES,
@@ -117,6 +117,7 @@ __all__ = [
     "ints_attr",
     "node_table",
     "numpy_dtype",
+    "operator_name",
     "origin_of",
     "origin_union",
     "plain",

@@ -31,7 +31,7 @@ from xdsl.printer import Printer
 from xdsl.traits import IsTerminator, Pure
 
 from .attributes import plain, read, shown, string_attr, text_of
-from .base import PositionedOp
+from .base import OnnxOp, PositionedOp
 from .types import parse_text, print_text
 
 
@@ -200,3 +200,14 @@ def _parse_identity(parser: Parser) -> dict[str, Attribute]:
 
 
 OPS: list[type[Operation]] = [InitializerOp, YieldOp, CustomOp, VersionedOp, CallOp]
+
+
+def operator_name(op: Operation) -> str:
+    """ONNX's spelling: `Conv`, `ai.onnx.ml.ZipMap`, or domain and type of an unknown operator."""
+    if isinstance(op, CustomOp):
+        domain, name = plain(op.domain), plain(op.op_type)
+        return f"{domain}::{name}" if domain else str(name)
+    if isinstance(op, OnnxOp):
+        schema = op.SCHEMA
+        return f"{schema.domain}.{schema.op_type}" if schema.domain else schema.op_type
+    return op.name

@@ -222,15 +222,16 @@ def test_hosts_get_arrays_and_give_new_sizes() -> None:
     assert got["t"].tolist() == [5]
 
 
-def test_a_hosts_exception_comes_out_as_it_is() -> None:
+def test_a_hosts_exception_names_the_operator() -> None:
     def fails(_: object) -> object:
         raise KeyError("no such thing")
 
     text = main(f"""
   %i = onnx.Custom "test" "Fails" (%x) {{kernel.outputs = ["output:0"]}} : ({N}) -> ({N})
   func.return %i : {N}""", f"%x: {N}", arena="0")  # fmt: skip
-    with pytest.raises(KeyError, match="no such thing"):
+    with pytest.raises(InputError, match=r"test::Fails: KeyError: 'no such thing'") as caught:
         load(text, hosts=[fails])(f32(1))
+    assert isinstance(caught.value.__cause__, KeyError)
     with pytest.raises(CompilerBug, match=r"gave the sizes \(2,\), expected \(1,\)"):
         load(text, hosts=[lambda x: np.zeros(2, np.float32)])(f32(1))
     with pytest.raises(CompilerBug, match="gave float64 of rank 1, expected float32 of rank 1"):
