@@ -44,7 +44,9 @@ class Host:
 
 
 def thread_count(threads: int | None) -> int:
-    """How many threads to use, the caller included; None is one for each core. Raises InputError below 1."""
+    """How many threads to use, the caller included; None is one for each core. Raises InputError for another."""
+    if threads is not None and not isinstance(threads, int):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise InputError(f"threads={threads!r}: a number of threads, or None for one on each core")
     if threads is not None and threads < 1:
         raise InputError(f"threads={threads}: at least 1, which is the caller's")
     return threads or default_threads()

@@ -30,7 +30,7 @@ from .frontend.schema_functions import import_composed
 from .lowering.choices import SCHEDULE, Schedule, schedule_attribute
 from .lowering.schedule import schedule
 from .ops import operator_table
-from .options import Options, compiler_digest, conditions, tuned_file
+from .options import Options, compiler_digest, conditions, listed, tuned_file
 from .pipeline import LEVEL, LEVELS, State, bug
 from .pipeline import run as run_steps
 from .program import Model, Progress, TensorInfo, tensor_info
@@ -523,6 +523,8 @@ def run(
     inputs that do not fit, ValueError where a module is past the level at which `plain` can be had.
     """
     level = level_of(module)
+    if not isinstance(inputs, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise UsageError(f"inputs are a mapping from names to arrays, not {type(inputs).__name__}")
     weights = weights_of(module)
     if plain:
         if level not in ("graph", "kernels", "tensor"):
@@ -540,6 +542,7 @@ def run(
 
 def rewrite(model: Model, patterns: Sequence[Pattern]) -> Any:
     """The model with only these patterns applied, as a ModelProto; what they do not touch stays as it came."""
+    patterns = listed("patterns", patterns, Pattern, "a rewrite pattern")
     module, weights = import_model(model)
     upgrade_opset(module, weights)
     infer_module(module, weights)

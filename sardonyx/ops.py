@@ -48,7 +48,7 @@ def pointwise(
 
 def split(name: str) -> tuple[str, str]:
     """Domain and name of `"com.example::Foo"`. Raises ValueError for another form, and for ONNX's own domains."""
-    domain, found, title = name.partition("::")
+    domain, found, title = str(name).partition("::")
     if not found or not domain or not title:
         raise ValueError(f"{name!r} is no operator name such as 'com.example::Foo'")
     if domain in ("ai.onnx", "ai.onnx.ml"):

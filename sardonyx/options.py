@@ -47,8 +47,8 @@ class Options:
 
 
 def conditions(assume: str | Iterable[str]) -> tuple[str, ...]:
-    """Facts as options hold them; one may come as it is."""
-    return (assume,) if isinstance(assume, str) else tuple(assume)
+    """Facts as options hold them; one may come as it is. Raises UsageError for what is none."""
+    return (assume,) if isinstance(assume, str) else listed("assume", assume, str, "a condition such as 'S == T'")
 
 
 @cache

@@ -265,6 +265,8 @@ def compile_with(
     """`compile`, with its options as one value."""
     report = progress or (lambda phase, done, total: None)
     machine = target or detect()
+    if not hasattr(machine, "cpu"):
+        raise InputError(f"target={target!r}: a sardonyx.dialects.target.Target is needed, or None for this machine")
     check_precision(options.precision, machine.cpu, machine.features)
     source = model_source(model)
     origin = Origin(model, options, listed("patterns", patterns), listed("ops", ops), target)

@@ -41,6 +41,8 @@ def schedule_text(given: Given | None) -> str:
     if given is None:
         return ""
     if not isinstance(given, Mapping):
+        if not isinstance(given, str | Path):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise InputError(f"schedule={given!r}: a mapping from kernels to parts, or the path of a file with one")
         try:
             given = json.loads(Path(given).read_text())
         except (OSError, ValueError) as e:

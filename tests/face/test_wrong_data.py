@@ -141,6 +141,25 @@ def test_a_range_of_a_symbol_is_two_numbers() -> None:
             sx.compile(made, dims=wrong)  # pyright: ignore[reportArgumentType]
 
 
+@pytest.mark.parametrize(
+    "option", [{"threads": "a"}, {"target": "x"}, {"assume": 3}, {"assume": [3]}, {"schedule": 3}, {"patterns": [int]}]
+)
+def test_options_of_another_kind(option: dict[str, Any]) -> None:
+    made = model("(float[N] x) => (float[N] y) { y = Neg (x) }")
+    with pytest.raises(sx.InputError, match=next(iter(option))):
+        sx.compile(made, **option)
+
+
+def test_rewrites_and_runs_of_another_kind() -> None:
+    made = model("(float[N] x) => (float[N] y) { y = Neg (x) }")
+    with pytest.raises(sx.InputError, match="patterns has 'a'"):
+        sx.rewrite(made, ["a"])  # pyright: ignore[reportArgumentType]
+    with pytest.raises(sx.InputError, match="inputs are a mapping from names to arrays, not int"):
+        sx.run(sx.lower(made, to="graph"), 3)  # pyright: ignore[reportArgumentType]
+    with pytest.raises(ValueError, match="3 is no operator name"):
+        sx.op(3)  # pyright: ignore[reportArgumentType]
+
+
 def test_text_is_no_module() -> None:
     with pytest.raises(sx.InputError, match=r"a module is needed, .* str"):
         sx.run("func.func @main(", {})  # pyright: ignore[reportArgumentType]
