@@ -288,7 +288,10 @@ def _trees(state: State) -> None:
 
 
 def _bodies(state: State) -> None:
-    attach_bodies(state.module, state.operators)
+    if state.operators:
+        from .codegen.kernels import TABLE
+
+        attach_bodies(state.module, state.operators, TABLE)
 
 
 def _outline(state: State) -> None:

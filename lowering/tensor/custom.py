@@ -5,9 +5,11 @@ From then on the IR says all that there is: it prints, parses, and is the kernel
 
 from __future__ import annotations
 
+from collections.abc import Container
+
 from xdsl.dialects import arith
 from xdsl.dialects.builtin import ArrayAttr, IntegerAttr, ModuleOp, TensorType, i64
-from xdsl.ir import Attribute, Block, Region, SSAValue
+from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from xdsl.utils.exceptions import VerifyException
 
 from ...dialects import onnx
@@ -19,10 +21,11 @@ from .operators import Operands, Rule
 from .scalars import Scalars
 
 
-def attach_bodies(module: ModuleOp, operators: Operators) -> None:
+def attach_bodies(module: ModuleOp, operators: Operators, translated: Container[type[Operation]]) -> None:
     """Gives each pointwise operator of users its body for the element types that it has, where those are lowered.
 
-    Raises InputError for a body that fails or gives another type than the result's.
+    `translated` are the classes of ops that machine code is made from.  Raises InputError for a body that fails or
+    gives another type than the result's, UnsupportedError for one with an op that does not take its operands' types.
     """
     for op in list(module.walk()):
         found = custom_operator(op, operators)
@@ -32,7 +35,7 @@ def attach_bodies(module: ModuleOp, operators: Operators) -> None:
         elements = [compute_element(v.type) for v in (*op.operands, op.results[0])]
         known = [e for e in elements if e is not None]
         if len(known) == len(elements):
-            op.add_region(build_body(op, found, known[:-1], known[-1]))
+            op.add_region(build_body(op, found, known[:-1], known[-1], translated))
             op.properties["kind"] = onnx.string_attr(POINTWISE)
 
 
@@ -46,7 +49,13 @@ def compute_element(type_: Attribute) -> Element | None:
         return None
 
 
-def build_body(op: onnx.CustomOp, operator: CustomOperator, inputs: list[Element], result: Element) -> Region:
+def build_body(
+    op: onnx.CustomOp,
+    operator: CustomOperator,
+    inputs: list[Element],
+    result: Element,
+    translated: Container[type[Operation]],
+) -> Region:
     """The body as a region: a block of scalars."""
     assert operator.body is not None
     attributes = {name: onnx.plain(value) for name, value in op.attributes_.data.items()}
@@ -63,16 +72,22 @@ def build_body(op: onnx.CustomOp, operator: CustomOperator, inputs: list[Element
         )
     scalars.finish()
     for inner in block.ops:
-        try:
-            inner.verify(verify_nested_ops=False)
-        except VerifyException as e:
-            taken = ", ".join(str(v.type) for v in inner.operands)
-            raise UnsupportedError(
-                f"{onnx.describe(op)}: the body of {operator.title} has {inner.name} of {taken}, where the result's"
-                f" elements are {result}: {str(e).partition(chr(10))[0]}"
-            ) from e
+        if (problem := _problem(inner, translated)) is not None:
+            has = f"{inner.name} of {', '.join(str(v.type) for v in inner.operands)}"
+            raise UnsupportedError(f"{onnx.describe(op)}: the body of {operator.title} has {has}, {problem}")
     block.add_op(onnx.YieldOp.make([value]))
     return Region(block)
+
+
+def _problem(op: Operation, translated: Container[type[Operation]]) -> str | None:
+    """Why a body cannot have an op."""
+    if op.dialect_name() in ("arith", "math") and type(op) not in translated:
+        return "which has no machine code"
+    try:
+        op.verify(verify_nested_ops=False)
+    except VerifyException as e:
+        return f"which is wrong: {' '.join(str(e).split())} (a body is used for each element type; see t.is_float)"
+    return None
 
 
 def custom(o: Operands) -> list[Node]:

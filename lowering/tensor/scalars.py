@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, cast
 from xdsl.dialects import arith, math
 from xdsl.dialects.builtin import FloatAttr, IndexType, IntegerAttr, IntegerType, StringAttr, i1, i64
 from xdsl.ir import Attribute, Block, Operation, SSAValue
+from xdsl.irdl import IRDLOperation
 
 from ...dialects import kernel, vectorx
 from . import small_floats
@@ -60,6 +61,12 @@ def constant_attribute(value: float, type_: Attribute) -> Attribute:
     if isinstance(type_, IndexType):
         return IntegerAttr(int(value), type_)
     return FloatAttr(float(value), cast("Float32Type", type_))
+
+
+@cache
+def _has_flags(op: type[Operation]) -> bool:
+    """Whether an op has fast-math flags, as those of floats do."""
+    return issubclass(op, IRDLOperation) and "fastmath" in op.get_irdl_definition().properties
 
 
 class Scalars:
@@ -113,8 +120,9 @@ class Scalars:
         return self._constants.get(key)
 
     def unary(self, op: type[Operation], x: SSAValue) -> SSAValue:
-        """A float op of one operand."""
-        return self.emit(op.create(operands=[x], result_types=[x.type], properties=_NO_FLAGS.copy()))
+        """An op of one operand: of floats, or of integers such as `math.absi`."""
+        properties = _NO_FLAGS.copy() if _has_flags(op) else {}
+        return self.emit(op.create(operands=[x], result_types=[x.type], properties=properties))
 
     def float_binary(self, op: type[Operation], a: SSAValue, b: SSAValue) -> SSAValue:
         return self.emit(op.create(operands=[a, b], result_types=[a.type], properties=_NO_FLAGS.copy()))

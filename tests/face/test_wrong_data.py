@@ -168,6 +168,19 @@ def test_text_is_no_module() -> None:
 # --- bodies of plug-ins -----------------------------------------------------------------------------------------------
 
 
+def test_bodies_of_integers() -> None:
+    size = sx.pointwise("mine::Size", reference=np.abs, body=lambda s, x, t: s.unary(math.AbsIOp, x))
+    made = model("(int32[N] x) => (int32[N] y) { y = mine.Size (x) }")
+    assert sx.compile(made, ops=[size])(np.array([-3, 2], np.int32))["y"].tolist() == [3, 2]
+
+
+def test_a_body_with_an_op_that_has_no_machine_code() -> None:
+    root = sx.pointwise("mine::Root", reference=np.cbrt, body=lambda s, x, t: s.unary(math.CbrtOp, x))
+    made = model("(float[N] x) => (float[N] y) { y = mine.Root (x) }")
+    with pytest.raises(sx.UnsupportedError, match=r"'last': the body of mine::Root has math.cbrt of f32, which has no"):
+        sx.compile(made, ops=[root])
+
+
 def test_a_body_that_is_of_no_use_for_an_element_type() -> None:
     bodies = {
         "math.exp": lambda s, x, t: s.unary(math.ExpOp, x),
