@@ -1,4 +1,4 @@
-"""What a file declares of its values' types. Evidence, not truth: inference decides, and reports where they differ."""
+"""What a file declares of its values' types. Evidence, not truth: inference decides, and where they differ says so."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from xdsl.ir import Operation, Region, SSAValue
 from ...dialects import onnx
 from ...dialects.dims import dims_of
 from ...dialects.onnx.declared import Declared, declared_types
-from ...dialects.onnx.types import OptionalType, type_string
+from ...dialects.onnx.types import type_string
 
 Check: TypeAlias = Callable[[str, SSAValue, Declared], str | None]
 
@@ -34,23 +34,21 @@ def differences(op: Operation, dead: Collection[Region], check: Check) -> list[s
 
 
 def wrong_type(name: str, value: SSAValue, declared: Declared) -> str | None:
-    """What is wrong with a declared kind of value or element type."""
+    """What is wrong with a declared kind of value or element type.
+
+    Nothing is where a file names the type of what is in an optional for the optional.
+    """
     found = type_string(value.type)
-    if found is None or found == declared.type:
+    if found is None or found == declared.type or found == f"optional({declared.type})":
         return None
     return f"'{name}' is declared {declared.type}, and is {found}"
 
 
 def wrong_type_of_node(name: str, value: SSAValue, declared: Declared) -> str | None:
-    """`wrong_type`, and the node that gives the value; None too where only one of the types is an optional's.
-
-    Files name the type of what is in an optional for the optional.
-    """
+    """`wrong_type`, and the node that gives the value."""
     wrong = wrong_type(name, value, declared)
     if wrong is None or not isinstance(value.owner, Operation):
         return wrong
-    if isinstance(value.type, OptionalType) and type_string(value.type.element) == declared.type:
-        return None
     return f"{wrong}\n  --> {onnx.describe(value.owner)}"
 
 
