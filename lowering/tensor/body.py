@@ -372,7 +372,7 @@ class Body:
     def literal(self, node: Literal, index: Index) -> SSAValue:
         array = node.array
         if not array.size:  # nothing is read
-            return self.constant_of(np.zeros((), array.dtype)[()], node.element)
+            return self.constant_of(np.zeros(1, array.dtype)[0], node.element)
         if all(at.is_const for at in index):
             return self.constant_of(array[tuple(at.value for at in index)], node.element)
         if array.size == 1 or (array == array.flat[0]).all():
