@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from math import prod
 from typing import Any, TypeAlias
 
@@ -52,10 +53,16 @@ Layout: TypeAlias = "tuple[str, tuple[int, ...]]"
 """A layout's name and its numbers."""
 
 
-def choose_packing(function: FuncOp, constant: Iterable[int], target: Target, exact: bool = False) -> dict[int, Layout]:
+def yes(number: int) -> bool:
+    return True
+
+
+def choose_packing(
+    function: FuncOp, constant: Iterable[int], target: Target, exact: bool = False, finite: Callable[[int], bool] = yes
+) -> dict[int, Layout]:
     """The layouts for a tensor-level kernel's arguments that are constants at every call (by tensor argument number).
 
-    With `exact` none is chosen that stands for another algorithm.
+    With `exact` none is chosen that stands for another algorithm; `finite` says whether an argument's values all are.
     """
     candidates = set(constant)
     found: dict[int, Layout] = {}
@@ -74,7 +81,7 @@ def choose_packing(function: FuncOp, constant: Iterable[int], target: Target, ex
             if number not in candidates or element_type(weight) not in (f32, f64, i8):
                 continue
             dims = (shapes[op.inputs[0]], shapes[weight], shapes[op.results_[0]])
-            layout = choice(op, *dims, Request(target, exact, given))
+            layout = choice(op, *dims, Request(target, exact, given, partial(finite, number)))
             if layout is not None:
                 found[number] = layout
     return found
@@ -82,11 +89,13 @@ def choose_packing(function: FuncOp, constant: Iterable[int], target: Target, ex
 
 @dataclass(frozen=True)
 class Request:
-    """What a layout is chosen for: the target, whether algorithms that round differently are out, and given choices."""
+    """What a layout is chosen for: the target, whether algorithms that round differently are out, given choices, and
+    whether all the constant's values are finite."""
 
     target: Target
     exact: bool
     given: Given
+    finite: Callable[[], bool]
 
 
 def choose_matmul(op: kernel.TemplateOp, a: Dims, b: Dims, c: Dims, request: Request) -> Layout | None:
@@ -100,7 +109,7 @@ def choose_matmul(op: kernel.TemplateOp, a: Dims, b: Dims, c: Dims, request: Req
     if not request.exact and not flag(op, "trans_a"):
         depth = b[1] if transposed else b[0]
         fast = strassen.choose(products, a[:-1], columns, depth, request.target, request.given)
-        if fast is not None:
+        if fast is not None and request.finite():
             return strassen.STRASSEN, (fast.depth_block, fast.panel, int(transposed))
     return "matmul", (panel_columns(products, columns, request.target, request.given), int(transposed))
 
@@ -272,10 +281,10 @@ def tell_matmul(config: dict[str, Attribute], shape: Sequence[int], numbers: tup
 
 
 def tell_strassen(config: dict[str, Attribute], shape: Sequence[int], numbers: tuple[int, ...]) -> int:
-    _, panel, _ = numbers
+    _, panel, transposed = numbers
     config["panel"], config[strassen.STRASSEN] = IntegerAttr(panel, i64), IntegerAttr(1, i64)
     config.pop("trans_b", None)
-    return prod(shape)
+    return prod(shape) + (shape[0] if transposed else shape[1])
 
 
 def tell_conv(config: dict[str, Attribute], shape: Sequence[int], numbers: tuple[int, ...]) -> int:

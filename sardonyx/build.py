@@ -16,6 +16,7 @@ import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
+from math import isfinite
 from typing import TypeAlias, cast
 
 from xdsl.dialects.builtin import ArrayAttr, ModuleOp, StringAttr, TensorType
@@ -209,7 +210,11 @@ def prepack(module: ModuleOp, weights: WeightStore, target: Target, exact: bool 
         if not constant:
             continue
         tensor = kernel if is_lowered(kernel) else lower_to_tensor(kernel)
-        layouts = choose_packing(tensor, constant, target, exact)
+
+        def finite(number: int, users: list[CallOp] = users) -> bool:
+            return all(is_finite(call.inputs[number], weights) for call in users)
+
+        layouts = choose_packing(tensor, constant, target, exact, finite)
         if not layouts:
             continue
         kernel.attributes[PACKED] = packed_attribute(layouts)
@@ -241,6 +246,12 @@ def is_weight(value: SSAValue) -> bool:
     """Whether a value is a constant that lives in the weights table and that no caller replaces."""
     owner = value.owner
     return isinstance(owner, onnx.ConstantOp) or (isinstance(owner, onnx.InitializerOp) and owner.overridable is None)
+
+
+def is_finite(value: SSAValue, weights: WeightStore) -> bool:
+    """Whether a constant has neither NaN nor infinities."""
+    array = constant_value(value, weights)
+    return array is not None and isfinite(array.min(initial=0)) and isfinite(array.max(initial=0))
 
 
 def packed_constant(

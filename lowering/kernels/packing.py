@@ -20,11 +20,37 @@ def pack_columns(matrix: NDArray[Any], panel: int) -> NDArray[Any]:
 
 
 def pack_strassen(matrix: NDArray[Any], block: int, panel: int) -> NDArray[Any]:
-    """[K, N] -> flat [K / block, N / (2 * panel), 4, block / 2, panel]: see `strassen` for the four sums."""
+    """[K, N] -> flat [K / block, N / (2 * panel), 4, block / 2, panel]: see `strassen` for the four sums; then [N].
+
+    These are sums of columns scaled by powers of two, so that all are as large as the largest; at the end are the
+    factors that results get for it.
+    """
     depth, columns = matrix.shape
-    halves = matrix.reshape(depth // block, 2, block // 2, columns // (2 * panel), 2, panel)
+    scales, inverses = column_scales(matrix)
+    halves = (matrix * scales).reshape(depth // block, 2, block // 2, columns // (2 * panel), 2, panel)
     b11, b12, b21, b22 = (halves[:, i, :, :, j] for i in range(2) for j in range(2))
-    return np.ascontiguousarray(np.stack([b11, b22, b12 - b22, b21 - b11], 1).swapaxes(1, 3).swapaxes(2, 3)).reshape(-1)
+    sums = np.stack([b11, b22, b12 - b22, b21 - b11], 1).swapaxes(1, 3).swapaxes(2, 3)
+    return np.concatenate([sums.reshape(-1), inverses])
+
+
+MOST_SHIFT = 126
+"""Powers of two up to this and their inverses are normal numbers of f32."""
+MOST_EXPONENT = 60
+"""Of scaled columns: products with rows between 1 and 4 are far from the ends of f32's range."""
+
+
+def column_scales(matrix: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
+    """[K, N] -> [N], [N]: powers of two that bring all columns to the magnitude of the largest, and their inverses.
+
+    A column of zeros has the inverse 0; one that is not finite keeps its scale.
+    """
+    largest = np.maximum(matrix.max(0), -matrix.min(0))
+    scaled = np.isfinite(largest) & (largest != 0)
+    exponents = np.frexp(np.where(scaled, largest, 1))[1]
+    top = np.clip(exponents[scaled].max(initial=-MOST_EXPONENT), -MOST_EXPONENT, MOST_EXPONENT)
+    shifts = np.where(scaled, np.clip(top - exponents, -MOST_SHIFT, MOST_SHIFT), 0)
+    one = matrix.dtype.type(1)
+    return np.ldexp(one, shifts), np.where(largest == 0, 0, np.ldexp(one, -shifts))
 
 
 def pack_rows(matrices: NDArray[Any], rows: int) -> NDArray[Any]:

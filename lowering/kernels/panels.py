@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import TypeAlias
 
 from xdsl.ir import SSAValue
 
 from ..element_types import byte_width
 from .emit import Emitter, Ix, lanes_of, scalar_type
 from .register_tile import Products
+
+Change: TypeAlias = Callable[[int, SSAValue], SSAValue]
+"""Takes a row's number and a vector of it."""
 
 AHEAD = 16
 """Rows ahead that are asked for: they lie in other pages, which the hardware does not prefetch."""
@@ -78,20 +82,21 @@ def pack_across(
     panel: SSAValue,
     at: Ix,
     pitch: int,
+    change: Change | None = None,
 ) -> None:
     """panel[at + k * pitch + r] = source[row_at(r) + k]: the depth is contiguous in memory, so registers transpose.
 
-    Writes up to `slack` elements more: panels that touch are to be packed in ascending order.  With a pitch of whole
+    What is stored of row r is change(r, what is loaded), lane by lane.  Writes up to `slack` elements more: panels that touch are to be packed in ascending order.  With a pitch of whole
     vectors and room for whole chunks of `lanes` steps nothing else is touched, so that threads can share the work.
     """
     lanes = e.target.lanes(products.bytes)
     groups = [range(first, min(first + lanes, rows)) for first in range(0, rows, lanes)]
     if pitch % lanes:
         # whole vectors overlap the next step's rows, so the steps must be stored in order
-        _pack_groups(e, products, source, row_at, groups, depth, panel, at, pitch)
+        _pack_groups(e, products, source, row_at, groups, depth, panel, at, pitch, change)
         return
     for group in groups:
-        _pack_groups(e, products, source, row_at, [group], depth, panel, at, pitch)
+        _pack_groups(e, products, source, row_at, [group], depth, panel, at, pitch, change)
 
 
 def _pack_groups(
@@ -104,6 +109,7 @@ def _pack_groups(
     panel: SSAValue,
     at: Ix,
     pitch: int,
+    change: Change | None,
 ) -> None:
     lanes = e.target.lanes(products.bytes)
     zero = e.constant(0, products.sums, lanes)
@@ -112,8 +118,10 @@ def _pack_groups(
         k = chunk.index
         inside = e.mask(depth - k, lanes)
         squares: list[list[SSAValue]] = []
-        for group in starts:
-            square = [products.load_vector(e, source, k + start, lanes, inside) for start in group]
+        for group, places in zip(groups, starts):
+            square = [products.load_vector(e, source, k + start, lanes, inside) for start in places]
+            if change is not None:
+                square = [change(r, value) for r, value in zip(group, square)]
             squares.append(transpose(e, square + [zero] * (lanes - len(square))))
         place = k * pitch + at
         for step in range(lanes):

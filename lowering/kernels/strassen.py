@@ -10,6 +10,10 @@ Pairs of rows, pairs of panels of columns and the halves of a K block are the 2 
 four sums are packed beforehand, from which the other three follow by an addition each, so constant weights take no
 more memory than in the direct form.  Each product is added to its one or two results when its register tile is done.
 
+Each row of a K block is scaled by a power of two when it is packed, and each column beforehand, so that those which are
+added to one another are of one magnitude; results get their scales back (`row_scales`, `packing.pack_strassen`).  So an
+error is small against the largest numbers of its own row and its own column, whatever is beside them.
+
 Rows 2i and 2i + 1 of the last row axis are a pair, whatever the batch is: a sample's results do not depend on the
 samples beside it.  The row that is left over in an odd number is a pair with itself.
 """
@@ -34,6 +38,7 @@ from .matmul_plan import NOTHING, depth_block, tall_tiles
 from .matmul_problem import PointsSink, Problem, row_index
 from .panels import pack_across, slack
 from .register_tile import Factors, Products, RegisterTile, largest_rows
+from .row_scales import RowScales
 
 STRASSEN = "strassen"
 VECTORS = 2
@@ -50,8 +55,8 @@ MOST_GROUPS = 16
 Place: TypeAlias = tuple[int, int]
 """A block of results and the sign with which a product is added to it."""
 
-Added: TypeAlias = "tuple[Ix, SSAValue, SSAValue | None]"
-"""The same in a kernel, and whether there is this place at all."""
+Added: TypeAlias = "tuple[Ix, Ix, SSAValue | None]"
+"""The block in a kernel, the table of its rows' inverse scales with that sign, and whether there is this place at all."""
 
 C11, C12, C21, C22 = range(4)
 PRODUCTS: tuple[tuple[Place, ...], ...] = (
@@ -194,6 +199,7 @@ class StrassenBuilder:
         self.column_sums = self.context.scratch(sums, (len(PRODUCTS) - PACKED) * self.quarter, thread)
         kept = min(self.groups, MOST_GROUPS)
         self.results = self.context.scratch(sums, height * kept * 4 * self.panel, thread)
+        self.scales = RowScales.take(self.e, self.context, height, thread)
 
     def block(self, item: Ix, first: Ix, last: Ix, blocks: Ix) -> None:
         """The groups of columns [first, last) of one row block."""
@@ -234,23 +240,34 @@ class StrassenBuilder:
         row = (pair % self.pairs_each * 2 + odd).min(self.sample_rows - 1)
         return pair // self.pairs_each * self.sample_rows + row
 
+    def place_in_row(self, pair: Ix, odd: int, depth: Ix) -> Ix:
+        """Where a row lies in memory, from a step on; behind the last pair is that pair again."""
+        return self.problem.row_factor.at((), self.row_of(pair.min(self.pairs - 1), odd), depth)
+
     def pack_rows(self) -> None:
-        """The quarters of a's row block, and their sums."""
+        """The quarters of a's row block, scaled, and their sums."""
         self.each_tile(self.pack_tile)
 
     def pack_tile(self, tile: RegisterTile, pair: Ix) -> None:
-        e, factor, lanes = self.e, self.problem.row_factor, self.plan.lanes
-        at = (pair - self.start) * self.half
+        e, source, lanes = self.e, self.problem.row_factor.buffer, self.plan.lanes
+        first = pair - self.start
+        at = first * self.half
+        with e.loop(0, tile.rows, nonempty=True) as loop:
+            even, odd = (self.place_in_row(loop.index + pair, odd, self.depth_start) for odd in range(2))
+            self.scales.measure(loop.index + first, source, (even, odd), self.plan.depth_block)
         for quarter, slot in QUARTER_SLOTS.items():
             odd, right = divmod(quarter, 2)
             depth = self.depth_start + right * self.half
 
             def row_at(r: int, odd: int = odd, depth: Ix = depth) -> Ix:
-                return factor.at((), self.row_of((pair + r).min(self.pairs - 1), odd), depth)
+                return self.place_in_row(pair + r, odd, depth)
+
+            def scaled(r: int, value: SSAValue, odd: int = odd) -> SSAValue:
+                return self.scales.scaled(first + r, odd, value)
 
             pack_across(
-                e, self.products, factor.buffer, row_at, tile.rows, e.ix(self.half), self.packed,
-                at + slot * self.slot, tile.rows,
+                e, self.products, source, row_at, tile.rows, e.ix(self.half), self.packed,
+                at + slot * self.slot, tile.rows, scaled,
             )  # fmt: skip
         with e.loop(0, tile.rows * self.half, lanes) as loop:
             place = loop.index + at
@@ -337,10 +354,10 @@ class StrassenBuilder:
         for t in range(2):
             places = [PRODUCTS[n][min(t, len(PRODUCTS[n]) - 1)] for n in numbers]
             block = self.chosen(number, [block for block, _ in places])
-            sign = self.chosen_sign(number, [sign for _, sign in places], e.constant(1, self.products.sums))
+            scales = self.chosen(number, [self.scales.inverse_at(block // 2, sign) for block, sign in places])
             with_two = [len(PRODUCTS[n]) > t for n in numbers]
             there = None if all(with_two) else number.compare("ult", with_two.index(False))
-            found.append((block, e.b.broadcast(sign, self.plan.lanes), there))
+            found.append((block, scales, there))
         return found
 
     def product(
@@ -366,13 +383,13 @@ class StrassenBuilder:
 
         sums = tile.accumulate(e, self.products, [self.half], factors)
         place = self.place(tile, pair, group)
-        for block, sign, there in targets:
-            at = place + block * (tile.rows * self.panel)
+        for block, scales, there in targets:
+            at, scales_at = place + block * (tile.rows * self.panel), pair - self.start + scales
             if there is None:
-                self.update(sums, at, sign, kept)
+                self.update(sums, at, scales_at, kept)
                 continue
             with e.when(there):
-                self.update(sums, at, sign, kept)
+                self.update(sums, at, scales_at, kept)
 
     def chosen(self, number: Ix, values: list[int]) -> Ix:
         """values[number]"""
@@ -381,13 +398,6 @@ class StrassenBuilder:
             if value != values[i + 1] or result.known != value:
                 result = self.e.select_index(number.compare("eq", i), value, result)
         return result
-
-    def chosen_sign(self, number: Ix, signs: list[int], one: SSAValue) -> SSAValue:
-        """1 or -1; at most one of the signs is negative."""
-        e = self.e
-        if -1 not in signs:
-            return one
-        return e.select(number.compare("eq", signs.index(-1)), e.constant(-1, self.products.sums), one)
 
     def share_of_next(self, group: Ix, number: Ix, pair: Ix) -> tuple[Ix, Ix] | None:
         """What a tile asks for of the columns that the group after this one reads: (start, elements a step)."""
@@ -403,12 +413,15 @@ class StrassenBuilder:
         tile = number * self.tiles + (pair - self.start) // self.plan.rows
         return self.columns_at + following + tile * self.half * stride, stride
 
-    def update(self, sums: list[SSAValue], at: Ix, sign: SSAValue, kept: SSAValue | None) -> None:
-        """Adds a product to a block of results."""
+    def update(self, sums: list[SSAValue], at: Ix, scales_at: Ix, kept: SSAValue | None) -> None:
+        """Adds a product, whose rows get their own scale again, to a block of results."""
         e, lanes = self.e, self.plan.lanes
-        for i, value in enumerate(sums):
-            place = at + i * lanes
-            e.store_vector(e.fma(sign, value, e.load_vector(self.results, place, lanes, kept)), self.results, place)
+        for row in range(len(sums) // VECTORS):
+            inverse = self.scales.inverse(scales_at + row, lanes)
+            for i in range(row * VECTORS, (row + 1) * VECTORS):
+                place = at + i * lanes
+                before = e.load_vector(self.results, place, lanes, kept)
+                e.store_vector(e.fma(inverse, sums[i], before), self.results, place)
 
     # Results
 
@@ -429,13 +442,18 @@ class StrassenBuilder:
     def store_row(self, tile: RegisterTile, pair: Ix, odd: int, group: Ix, at: Ix) -> None:
         e, lanes, panel = self.e, self.plan.lanes, self.panel
         rows = row_index(e, self.problem, self.row_of(pair, odd))
+        zero = e.constant(0, self.products.sums, lanes)
+        columns, scales_at = self.problem.column_factor.buffer, self.problem.depth.value * self.problem.columns.value
         values: list[SSAValue] = []
         places: list[list[Scalar]] = []
         for right in range(2):
             for v in range(VECTORS):
                 place = at + ((2 * odd + right) * (tile.rows * panel) + v * lanes)
-                values.append(e.load_vector(self.results, place, lanes))
-                places.append([*map(plain, rows), plain(group * (2 * panel) + (right * panel + v * lanes))])
+                column = group * (2 * panel) + (right * panel + v * lanes)
+                scale = e.load_vector(columns, column + scales_at, lanes)
+                # a sum, so that no result is -0
+                values.append(e.fma(e.load_vector(self.results, place, lanes), scale, zero))
+                places.append([*map(plain, rows), plain(column)])
         axis = self.problem.column_axis
         assert axis is not None
         self.sink(values, places, axis)

@@ -75,6 +75,78 @@ def test_a_sample_has_the_same_bits_in_every_batch_and_on_all_threads() -> None:
     np.testing.assert_array_equal(run(a[1:2].copy(), b, threads=3), expected[1:2])
 
 
+def test_bits_stay_the_same_when_rows_are_scaled() -> None:
+    a, b = normal(16, 1, 64, 256), normal(17, 256, 256)
+    powers = np.ldexp(np.float32(1), np.arange(64) % 23 * 5 - 50)[:, None]
+    np.testing.assert_array_equal(run(a * powers, b), run(a, b) * powers)
+
+
+SMALLEST = 2.0**-149
+
+
+def largest(array: np.ndarray, axis: int) -> np.ndarray:
+    """Of each row or column in f64; 1 where all are zeros."""
+    found = np.abs(array.astype(np.float64)).max(axis, keepdims=True)
+    return np.where(found == 0, 1, found)
+
+
+def assert_as_direct(a: np.ndarray, b: np.ndarray, c: np.ndarray, skipped: tuple[int, ...] = ()) -> None:
+    """The errors of each row and of each column, as shares of its row's and column's largest factors, are near those of
+    the direct form: the largest of a row, the rms of both. A few units of underflow are allowed."""
+    rows = [r for r in range(a.shape[1]) if r not in skipped]
+    a, c = a[0, rows], c[0, rows]
+    exact = a.astype(np.float64) @ b.astype(np.float64)
+    underflow = SMALLEST * a.shape[1] * np.maximum(1, largest(b, 0))
+    ours, direct = (
+        np.maximum(np.abs(found - exact) - underflow, 0) / largest(b, 0) / largest(a, 1)
+        for found in (c, in_blocks(a, b, 384))
+    )
+    np.testing.assert_array_less(ours.max(1), 4 * direct.max(1) + 1e-300)
+    for axis in range(2):
+        np.testing.assert_array_less((ours**2).mean(axis), 4**2 * (direct**2).mean(axis) + 1e-300)
+
+
+@pytest.mark.parametrize("target", [None, AVX2], ids=["host", "avx2"])
+@pytest.mark.parametrize("scale", [1e-42, 1e-30, 1e3, 1e6, 1e30])
+def test_a_large_or_small_row_costs_its_neighbour_nothing(scale: float, target: Target | None) -> None:
+    a, b = normal(8, 1, 67, 512), normal(9, 512, 256)
+    a[0, 3] *= np.float32(scale)
+    a[0, 66] *= np.float32(scale)
+    a[0, 6, 256:] *= np.float32(scale)
+    a[0, 8] = 0
+    c = run(a, b, target)
+    assert_as_direct(a, b, c)
+    assert not c[0, 8].any()
+
+
+@pytest.mark.parametrize("scale", [0, 1e-30, 1e-6, 1e6, 1e30])
+def test_columns_of_all_magnitudes(scale: float) -> None:
+    a, b = normal(10, 1, 64, 256), normal(11, 256, 256)
+    b[:, 5] *= np.float32(scale)
+    b[:, 5 + strassen.VECTORS * host_target().lanes(4) * 3] *= np.float32(scale)
+    assert_as_direct(a, b, run(a, b))
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, np.float32(3.4e38)])
+def test_what_is_not_finite_stays_in_its_row(value: float) -> None:
+    a, b = normal(12, 1, 67, 512), normal(13, 512, 256)
+    rows = (2, 5, 66)
+    for row, step in zip(rows, (0, 255, 511)):
+        a[0, row, step] = value
+    c = run(a, b)
+    assert_as_direct(a, b, c, rows)
+    if not np.isfinite(value):
+        assert np.isnan(c[0, rows]).all()
+
+
+def test_rows_at_the_end_of_the_range() -> None:
+    """Rows of 2^126 and of numbers below the least normal one, by weights that keep the results in the range."""
+    a, b = normal(14, 1, 64, 256), normal(15, 256, 256) * np.float32(0.01)
+    a[0, 4] *= np.float32(2.0**125)
+    a[0, 7] *= np.float32(2.0**-140)
+    assert_as_direct(a, b, run(a, b))
+
+
 def test_which_products_are_computed_so() -> None:
     target = host_target()
     assert plan_for((1, 128, 768), 768, target) is not None
@@ -89,9 +161,11 @@ def test_which_products_are_computed_so() -> None:
     assert strassen.choose(Products(Float64Type()), (as_dim(1), as_dim(128)), *sizes, target) is None
 
 
-def model(batch: int | str, rows: int) -> onnx.ModelProto:
-    """gelu(x w + b) + x"""
-    weights = [numpy_helper.from_array(normal(5, 256, 256), "w"), numpy_helper.from_array(normal(6, 256), "b")]
+def model(batch: int | str, rows: int, first: float = 1) -> onnx.ModelProto:
+    """gelu(x w + b) + x, where w begins with that number"""
+    matrix = normal(5, 256, 256)
+    matrix[0, 0] = first
+    weights = [numpy_helper.from_array(matrix, "w"), numpy_helper.from_array(normal(6, 256), "b")]
     nodes = [
         helper.make_node("MatMul", ["x", "w"], ["p"]),
         helper.make_node("Add", ["p", "b"], ["s"]),
@@ -123,3 +197,12 @@ def test_in_a_program() -> None:
     [function] = exact.explain().to_dict()["functions"].values()
     assert "algorithm" not in function["schedule"]["matmul"]
     np.testing.assert_allclose(exact.run(None, {"x": x})[0], expected, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("first", [np.nan, np.inf, -np.inf])
+def test_weights_that_are_not_finite_have_the_direct_form(first: float) -> None:
+    program = sx.compile(model(1, 64, first), cache=False)
+    [function] = program.explain().to_dict()["functions"].values()
+    assert "algorithm" not in function["schedule"]["matmul"]
+    y = program.run(None, {"x": np.ones((1, 64, 256), np.float32)})[0]
+    assert np.isfinite(y[..., 1:]).all()
