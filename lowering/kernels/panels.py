@@ -86,8 +86,9 @@ def pack_across(
 ) -> None:
     """panel[at + k * pitch + r] = source[row_at(r) + k]: the depth is contiguous in memory, so registers transpose.
 
-    What is stored of row r is change(r, what is loaded), lane by lane.  Writes up to `slack` elements more: panels that touch are to be packed in ascending order.  With a pitch of whole
-    vectors and room for whole chunks of `lanes` steps nothing else is touched, so that threads can share the work.
+    What is stored of row r is change(r, what is loaded), lane by lane.  Writes up to `slack` elements more: panels that
+    touch are to be packed in ascending order.  With a pitch of whole vectors and room for whole chunks of `lanes` steps
+    nothing else is touched, so that threads can share the work.
     """
     lanes = e.target.lanes(products.bytes)
     groups = [range(first, min(first + lanes, rows)) for first in range(0, rows, lanes)]

@@ -5,8 +5,8 @@ each row's errors are small against that row, as in the direct form, and scaling
 (G. Ballard, A. R. Benson, A. Druinsky, B. Lipshitz, O. Schwartz, Improving the numerical stability of fast matrix
 multiplication, 2016: "outside scaling".)
 
-The inverse of a row of zeros is 0, so its results are.  A row that has a NaN or an infinity is packed as zeros, and its inverse is NaN: its results are NaN, and no other row
-sees it.
+The inverse of a row of zeros is 0, so its results are.  A row that has a NaN or an infinity is packed as zeros, and its
+inverse is NaN: its results are NaN, and no other row sees it.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class RowScales:
         return e.mul(e.convert("bitcast", bits, f32), e.splat(e.load(self.scales, at), lanes))
 
     def measure(self, row: Ix, source: SSAValue, starts: tuple[Ix, Ix], depth: int) -> None:
-        """Finds the scales of a pair of rows, which begin at these places, from `depth` elements (halves of vectors)."""
+        """Finds the scales of a pair of rows, which begin at these places, from `depth` elements, halves of vectors."""
         e, lanes = self.e, self.e.target.lanes(4)
         half = depth // 2
         places = [start + part for start in starts for part in (0, half)]

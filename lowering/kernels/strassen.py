@@ -56,7 +56,7 @@ Place: TypeAlias = tuple[int, int]
 """A block of results and the sign with which a product is added to it."""
 
 Added: TypeAlias = "tuple[Ix, Ix, SSAValue | None]"
-"""The block in a kernel, the table of its rows' inverse scales with that sign, and whether there is this place at all."""
+"""The block in a kernel, the table of its rows' inverse scales with that sign, whether there is this place at all."""
 
 C11, C12, C21, C22 = range(4)
 PRODUCTS: tuple[tuple[Place, ...], ...] = (
@@ -348,7 +348,6 @@ class StrassenBuilder:
 
     def targets(self, number: Ix, numbers: range) -> list[Added]:
         """Where the product of that number, one of some, goes to."""
-        e = self.e
         number = number - numbers.start
         found: list[Added] = []
         for t in range(2):
