@@ -27,10 +27,18 @@ def pack_strassen(matrix: NDArray[Any], block: int, panel: int) -> NDArray[Any]:
     """
     depth, columns = matrix.shape
     scales, inverses = column_scales(matrix)
-    halves = (matrix * scales).reshape(depth // block, 2, block // 2, columns // (2 * panel), 2, panel)
-    b11, b12, b21, b22 = (halves[:, i, :, :, j] for i in range(2) for j in range(2))
-    sums = np.stack([b11, b22, b12 - b22, b21 - b11], 1).swapaxes(1, 3).swapaxes(2, 3)
-    return np.concatenate([sums.reshape(-1), inverses])
+    groups = columns // (2 * panel)
+    halves = matrix.reshape(depth // block, 2, block // 2, groups, 2, panel).swapaxes(2, 3)
+    flat = np.empty((depth + 1) * columns, matrix.dtype)
+    sums = flat[:-columns].reshape(depth // block, groups, 4, block // 2, panel)
+    left, right = scales.reshape(groups, 2, 1, panel).swapaxes(0, 1)
+    np.multiply(halves[:, 0, :, :, 0], left, out=sums[:, :, 0])
+    np.multiply(halves[:, 1, :, :, 1], right, out=sums[:, :, 1])
+    np.multiply(halves[:, 0, :, :, 1], right, out=sums[:, :, 2])
+    np.multiply(halves[:, 1, :, :, 0], left, out=sums[:, :, 3])
+    sums[:, :, 2:] -= sums[:, :, 1::-1]
+    flat[-columns:] = inverses
+    return flat
 
 
 MOST_SHIFT = 126
