@@ -97,3 +97,24 @@ def test_ends(name: str) -> None:
     assert y[2] == pytest.approx(below, abs=1e-6)
     assert y[3] == pytest.approx({"Selu": 200 * GAMMA, "Sigmoid": 1, "Tanh": 1, "Softsign": 200 / 201}.get(op, 200))
     assert y[4] == pytest.approx({"Sigmoid": 0.5, "Softplus": math.log(2)}.get(op, 0), abs=1e-7)
+
+
+def swish_of(x: Array) -> Array:
+    info = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["N"])
+    result = helper.make_tensor_value_info("y", TensorProto.FLOAT, ["N"])
+    graph = helper.make_graph([helper.make_node("Swish", ["x"], ["y"])], "g", [info], [result])
+    return sx.compile(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 24)]))(x)["y"]
+
+
+def test_swish_where_its_errors_are_largest() -> None:
+    bits = [np.array(ends, np.float32).view(np.uint32) for ends in ((0.28, 0.3), (4, 6))]
+    x = -np.concatenate([np.arange(low, high, 5, np.uint32).view(np.float32) for low, high in bits])
+    wanted = BOUNDS["swish"][2](x.astype(np.float64))
+    place = np.spacing(np.abs(wanted.astype(np.float32)))
+    assert np.max(np.abs(swish_of(x) - wanted) / place) <= BOUNDS["swish"][3]
+
+
+def test_swish_of_zeros_and_infinities() -> None:
+    y = swish_of(np.array([0.0, -0.0, 1e-45, -3e38, np.inf, -np.inf], np.float32))
+    assert np.array_equal(y[:5], [0, 0, 0, 0, np.inf]) and np.isnan(y[5])
+    assert list(np.signbit(y[:4])) == [False, True, False, True]
