@@ -59,7 +59,7 @@ def logistic(m: Mathematics, x: Lanes, y: Lanes, low: Lanes | None = None) -> La
     rest = fma(q, fma(slope, r, 1.0 - p), fma(q, p, -product))
     result = _scaled(m.target, product + fma(-product, lost, rest), n, whole)
     # 0, but NaN for an infinite x
-    return (y > MOST).choose(x, (y < LEAST).choose(x * 0.0, result))
+    return (y > MOST).choose(x, (y < LEAST).choose(x * 0.0, result)).with_sign_of(x)
 
 
 LEAST_SILU = -199.8
@@ -85,7 +85,7 @@ def _silu(target: Target, x: Lanes) -> Lanes:
     lost = e - (below - 1.0)  # exact
     s = fma(slope, r, lost * -LOST * p)
     # NaN for -inf: s < 0 at LEAST_SILU, so that the sum is of infinities of both signs
-    return (x >= 0.0).choose(q, _scaled(target, fma(q, s, q), n, whole))
+    return (x >= 0.0).choose(q, _scaled(target, fma(q, s, q), n, whole)).with_sign_of(x)
 
 
 EXP_SLOPE = (

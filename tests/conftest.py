@@ -22,16 +22,20 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 LONG_FILES = frozenset((
-    "test_cli.py", "test_docs.py", "test_kernels_attention.py", "test_kernels_conv.py", "test_kernels_integer.py",
-    "test_kernels_matmul.py", "test_kernels_recurrent.py", "test_kernels_trees.py", "test_levels.py", "test_memory.py",
-    "test_numerics.py", "test_packaging.py", "test_plain.py",
-    "test_round_trip.py", "test_shapes_backend.py", "test_shapes_fuzz.py",
-    "test_shapes_perturbed.py",
+    "test_cli.py", "test_docs.py", "test_levels.py", "test_memory.py", "test_numerics.py", "test_packaging.py",
+    "test_plain.py", "test_round_trip.py", "test_shapes_backend.py", "test_shapes_fuzz.py", "test_shapes_perturbed.py",
     "test_zoo.py",
 ))  # fmt: skip
 """Files that take seconds each, most of it in compiling: not for every save."""
 
-LONG_FOLDERS = frozenset(("operators",))
+SUITES = frozenset((
+    "test_kernels_attention.py", "test_kernels_conv.py", "test_kernels_integer.py", "test_kernels_matmul.py",
+    "test_kernels_recurrent.py", "test_kernels_selection.py", "test_kernels_strassen.py", "test_kernels_trees.py",
+    "test_random_fusion.py",
+))  # fmt: skip
+"""Files of many cases of one kind, each of which compiles something: long suites, of which a fifth may do."""
+
+SUITE_FOLDERS = frozenset(("operators",))
 """Folders of such files."""
 
 
@@ -48,7 +52,10 @@ def commit_hash() -> str:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     for item in items:
-        if item.path.name in LONG_FILES or item.path.parent.name in LONG_FOLDERS:
+        suite = item.path.name in SUITES or item.path.parent.name in SUITE_FOLDERS
+        if suite:
+            item.add_marker("slow")
+        if suite or item.path.name in LONG_FILES:
             item.add_marker("long")
     if not config.getoption("--fifth"):
         return

@@ -128,7 +128,7 @@ def _divisor_sign(s: Scalars, rest: SSAValue, b: SSAValue, t: Element) -> SSAVal
         by_zero = s.compare("eq", b, zero, t)
         return s.select(by_zero, zero, s.select(wrong, s.add(rest, b, t), rest))
     moved = s.select(wrong, s.add(rest, b, t), rest)
-    signed = s.float_binary(math.CopySignOp, moved, b)
+    signed = s.copysign(moved, b)
     return s.select(s.compare("eq", rest, zero, t), signed, moved)
 
 
@@ -149,7 +149,7 @@ def _float_rest(s: Scalars, a: SSAValue, b: SSAValue, t: Element) -> SSAValue:
             rest = _cut_down(s, rest, s.select(infinite, scaled, below), 46)
     rest = _cut_down(s, rest, by, 12 if wide else 46)
     rest = s.select(s.compare("lt", rest, s.constant(0.0, F64), F64), s.add(rest, by, F64), rest)
-    signed = s.float_binary(math.CopySignOp, rest, x)
+    signed = s.copysign(rest, x)
     return s.convert("truncf", signed, t) if wide else signed
 
 

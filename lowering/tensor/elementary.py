@@ -220,7 +220,7 @@ def mish(s: Scalars, x: SSAValue, t: Element, o: Operands) -> SSAValue:
     rest = s.add(s.fma(minus_q, lost, s.fma(minus_q, below, n)), n_low, t)
     inverse = s.mul(s.sub(s.constant(1.0, t), q, t), s.constant(0.5, t), t)
     # the correction is none beyond the limit, where its product could be infinite
-    return deep.undone(s.fma(x, q, s.mul(limited, s.mul(rest, inverse, t), t)))
+    return s.copysign(deep.undone(s.fma(x, q, s.mul(limited, s.mul(rest, inverse, t), t))), x)
 
 
 def swish(s: Scalars, x: SSAValue, t: Element, o: Operands) -> SSAValue:
@@ -268,7 +268,7 @@ def celu(s: Scalars, x: SSAValue, t: Element, o: Operands) -> SSAValue:
     # where x is infinite there is no rest, and e is -1
     rest = s.select(s.compare("gt", e, s.constant(-1.0, t), t), s.fma(s.neg(z, t), alpha, s.min(x, zero, t)), zero)
     below = s.fma(alpha, e, s.mul(s.add(e, s.constant(1.0, t), t), rest, t))
-    return s.add(s.max(x, zero, t), s.min(below, zero, t), t)
+    return s.copysign(s.add(s.max(x, zero, t), s.min(below, zero, t), t), z)
 
 
 def thresholded_relu(s: Scalars, x: SSAValue, t: Element, o: Operands) -> SSAValue:

@@ -143,6 +143,10 @@ class Scalars:
     def divf(self, a: SSAValue, b: SSAValue) -> SSAValue:
         return self.float_binary(arith.DivfOp, a, b)
 
+    def copysign(self, size: SSAValue, sign: SSAValue) -> SSAValue:
+        """A number of the size of one and the sign of the other, of zeros too."""
+        return self.float_binary(math.CopySignOp, size, sign)
+
     def logistic(self, *arguments: SSAValue) -> SSAValue:
         """x / (1 + exp(-y)) of f32, for x, y and perhaps what y was rounded by."""
         return self.emit(vectorx.LogisticOp.create(operands=arguments, result_types=[arguments[0].type]))
