@@ -379,14 +379,15 @@ def profile_command(
 @cli.command("infer", short_help="Write a model with every dimension.")
 @MODEL
 @click.option("-o", "output", type=click.Path(path_type=Path), required=True, help="The model with its dims.")
+@click.option("--keep-defaults", is_flag=True, help="Rest on no initializer that is also an input.")
 @JSON
-def infer_command(model: Path, output: Path, as_json: bool) -> None:
+def infer_command(model: Path, output: Path, keep_defaults: bool, as_json: bool) -> None:
     """Write MODEL with every dim it can know: numbers, or expressions in the model's own symbols."""
     import onnx
 
     from .infer import infer_shapes
 
-    inferred = infer_shapes(model)
+    inferred = infer_shapes(model, keep_defaults=keep_defaults)
     onnx.save(inferred, output)
     emit_result({"output": str(output)}, as_json, f"wrote {output}")
 

@@ -23,6 +23,7 @@ from .codegen.llvm_text import emit
 from .codegen.objects import assembly, compile_object
 from .codegen.pool import POOL_NEEDS, pool_module
 from .dialects import kernel, onnx
+from .dialects.onnx.model import fix_defaults
 from .dialects.target import Target, TargetAttr
 from .frontend.exporter import export_model
 from .frontend.importer import import_model
@@ -92,7 +93,7 @@ def compile_fresh(
     report("read", 0, 1)
     began = time.perf_counter()
     module, weights = import_composed(model)
-    overridable = keep_defaults(module, options.overridden)
+    overridable = fix_defaults(module, options.overridden)
     from .folding import compute  # which compiles what it computes
 
     state = State(module, weights, target or host_target(), options, patterns, operators, compute=compute)
@@ -114,22 +115,6 @@ def compile_fresh(
 def tuned_schedules(target: Target) -> dict[str, Schedule]:
     """What the tuner found for a target, by the kernel's key."""
     return {key: entry["schedule"] for key, entry in load_tuned(tuned_file(target)).items()}
-
-
-def keep_defaults(module: ModuleOp, overridden: Sequence[str]) -> list[str]:
-    """Makes initializers that the file lists as inputs constants, but for those that are overridden.
-
-    Gives the names of all of them.  A file of an old IR version lists every weight so, and hardly any caller gives one:
-    as constants they are folded and packed; a call that does give one gets a program of its own.
-    """
-    names: list[str] = []
-    for op in main_of(module).body.block.ops:
-        if isinstance(op, onnx.InitializerOp) and op.overridable is not None:
-            name = onnx.text_of(op.sym)
-            names.append(name)
-            if name not in overridden:
-                del op.properties["overridable"]
-    return names
 
 
 @dataclass(frozen=True)
@@ -389,7 +374,7 @@ def state_of(
     """A fresh compilation of a model, just imported."""
     module, weights = import_composed(model)
     options = options or Options()
-    keep_defaults(module, options.overridden)
+    fix_defaults(module, options.overridden)
     return State(module, weights, target or host_target(), options, patterns, operator_table(ops))
 
 

@@ -11,7 +11,7 @@ from xdsl.dialects.builtin import ModuleOp, TensorType, UnrankedTensorType
 from xdsl.ir import Attribute, Block, SSAValue
 
 from .dialects import onnx
-from .dialects.onnx.model import declared_ranges, main_of
+from .dialects.onnx.model import declared_ranges, fix_defaults, main_of
 from .dialects.onnx.types import ELEMENT_CODES, OptionalType, SequenceType
 from .frontend.importer import import_model
 from .rewrites.infer import infer_shapes as infer_module
@@ -20,14 +20,18 @@ from .semantics.facts import Facts
 from .semantics.shapes.containers import ANY, container_dims
 
 
-def infer_shapes(model: ModelProto | str | Path | bytes) -> ModelProto:
+def infer_shapes(model: ModelProto | str | Path | bytes, *, keep_defaults: bool = False) -> ModelProto:
     """A copy of the model in which every value of the main graph has its type in `output` or `value_info`.
 
     Sizes are numbers, or `dim_param` expressions over the inputs' symbols with `+ - * // %`, `min()`, `max()` and
     `broadcast()`; a size that data decides is a new name.  The types that the file declared are replaced.
+    An initializer that the file also lists as an input has its default value, unless `keep_defaults` says that a caller
+    may still give another one: then sizes that rest on it are new names.
     Raises ModelError where the model is wrong, UnsupportedError for operators without a rule and a declared type.
     """
     module, weights = import_model(model)
+    if not keep_defaults:
+        fix_defaults(module)
     upgrade_opset(module, weights)
     infer_module(module, weights, facts=Facts(assumptions=declared_ranges(main_of(module))))
     if isinstance(model, str | Path):

@@ -184,6 +184,11 @@ class Facts:
         if most == 0:
             self._assume_zero(d, text)
             return
+        parts = _parts_of_bound(d)
+        if parts is not None:
+            for part in parts:
+                self._assume_nonnegative(self.known(part), text)
+            return
         linear = list(_linear_symbols(d))
         if len(d.symbols) == 1 and linear:
             self._bound_linear(linear[0].name, d)
@@ -424,6 +429,29 @@ def _linear_symbols(d: Dim) -> Iterator[Symbol]:
         elsewhere = any(symbol.name in a.symbols for a in _other_atoms(d, symbol))
         if not elsewhere and sum(any(a is symbol for a, _ in m) for _, m in d.terms) == 1:
             yield symbol
+
+
+def _parts_of_bound(d: Dim) -> list[Dim] | None:
+    """Sizes that are all at least 0 exactly where a bound of one call, `d >= 0`, holds; None where d is no such bound.
+
+    `x // k >= n` is `x >= n*k`, `min(a, b) >= n` is `a >= n` and `b >= n`: of these a symbol can be solved for.
+    """
+    (c, monomial), *others = d.terms or ((0, ()),)
+    if len(monomial) != 1 or monomial[0][1] != 1 or any(m for _, m in others):
+        return None
+    call = monomial[0][0]
+    if call.args is None:
+        return None
+    least, most = -(d.constant_term // c), d.constant_term // -c  # c > 0: the call is at least; c < 0: at most
+    match call.kind:
+        case "floordiv" if call.args[1].is_const and (k := call.args[1].value) > 0:
+            return [call.args[0] - least * k if c > 0 else as_dim(most * k + k - 1) - call.args[0]]
+        case "min" if c > 0:
+            return [a - least for a in call.args]
+        case "max" if c < 0:
+            return [most - a for a in call.args]
+        case _:
+            return None
 
 
 def _coefficient(d: Dim, symbol: Symbol) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any, cast
 
 from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, IntegerAttr, ModuleOp
@@ -9,6 +10,7 @@ from xdsl.dialects.func import FuncOp
 from xdsl.ir import Attribute
 
 from .attributes import int_attr, string_attr, text_of
+from .structure import InitializerOp
 
 MAIN = "main"
 OPSETS = "onnx.opsets"  # of the module, or of a local function: [["", 17], ["ai.onnx.ml", 3]]
@@ -32,6 +34,22 @@ def declared_ranges(main: FuncOp) -> list[str]:
     """The conditions on sizes of inputs that the file declares."""
     found = main.attributes.get(RANGES)
     return [text_of(text) for text in found] if isinstance(found, ArrayAttr) else []
+
+
+def fix_defaults(module: ModuleOp, overridden: Collection[str] = ()) -> list[str]:
+    """Makes initializers that the file lists as inputs constants, but for those that are overridden.
+
+    Gives the names of all of them.  A file of an old IR version lists every weight so, and hardly any caller gives one:
+    as constants they are folded and packed; a call that does give one gets a program of its own.
+    """
+    names: list[str] = []
+    for op in main_of(module).body.block.ops:
+        if isinstance(op, InitializerOp) and op.overridable is not None:
+            name = text_of(op.sym)
+            names.append(name)
+            if name not in overridden:
+                del op.properties["overridable"]
+    return names
 
 
 def is_local_function(func: FuncOp) -> bool:

@@ -118,6 +118,19 @@ def test_infer(digits: Path, tmp_path: Path) -> None:
     assert len(sizes) > 30 and all(d.dim_param or d.HasField("dim_value") for dims in sizes for d in dims)
 
 
+def test_infer_takes_defaults_of_inputs_for_their_values(model: Callable[..., onnx.ModelProto], tmp_path: Path) -> None:
+    text = "g (float[N, 6] x, int64[2] t) => (float[A, B] y) <int64[2] t = {-1, 3}> { y = Reshape(x, t) }"
+    onnx.save(model(text), tmp_path / "in.onnx")
+
+    def sizes(*options: str) -> list[str]:
+        invoke("infer", tmp_path / "in.onnx", "-o", tmp_path / "out.onnx", *options)
+        dims = onnx.load(tmp_path / "out.onnx").graph.output[0].type.tensor_type.shape.dim
+        return [d.dim_param or str(d.dim_value) for d in dims]
+
+    assert sizes() == ["2*N", "3"]
+    assert sizes("--keep-defaults")[1] != "3"
+
+
 def test_simplify(model: Callable[..., onnx.ModelProto], tmp_path: Path) -> None:
     text = "g (float[N, 4] x) => (float[N, 4] z) { a = Identity(x) b = Relu(a) c = Relu(x) z = Add(b, c) }"
     onnx.save(model(text), tmp_path / "in.onnx")

@@ -37,6 +37,10 @@ from sardonyx.semantics.facts import Condition, Contradiction, Facts, broadcast_
         (["N <= M", "M <= K", "K <= N"], "N", "K"),
         (["2*N == 2*M"], "N", "M"),
         (["N == 1"], "broadcast(N, M)", "M"),
+        (["3 <= N//5 - 1", "1 <= N//20"], "max(N//20, 1)", "N//20"),
+        (["(N + 3)//4 <= 2"], "min(N, 8)", "N"),
+        (["min(N, M) >= 2"], "max(N, 2) + max(M, 2)", "N + M"),
+        (["max(N, M) <= 3"], "min(N, 3) + min(M, 3)", "N + M"),
     ],
 )
 def test_equal(facts: list[str], left: str, right: str) -> None:
@@ -161,6 +165,7 @@ side = st.sampled_from(
         "N - A",
         "A*N",
         "B + 1",
+        "(N + A)//3 - 1",
     ]
 )
 conditions = st.one_of(
