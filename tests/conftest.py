@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import shlex
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -42,6 +43,8 @@ SUITE_FOLDERS = frozenset(("operators",))
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "slow: part of a long suite")
     config.addinivalue_line("markers", "long: in a file that takes long as a whole")
+    if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:  # as in a shell's background: tests of interrupts would hang
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def commit_hash() -> str:
