@@ -136,22 +136,28 @@ class TemplateContext:
         op: kernel.TemplateOp,
         points: Sequence[Sequence[SSAValue]],
         indices: Sequence[Sequence[Scalar]],
-        mask: SSAValue | None = None,
+        mask: SSAValue | Sequence[SSAValue | None] | None = None,
         axis: int = -1,
         stride: int = 1,
     ) -> None:
-        """`store` for several points, all scalars or all vectors of one length, whose epilogues run side by side."""
+        """`store` for several points, all scalars or all vectors of one length, whose epilogues run side by side.
+
+        `mask` is that of all points, or one for each.
+        """
         kind = points[0][0].type
         lanes = kind.get_shape()[0] if isinstance(kind, VectorType) else 1
+        masks = [mask] * len(points) if mask is None or isinstance(mask, SSAValue) else mask
         if isinstance(kind, VectorType) and lanes == 1:
-            for values, at in zip(points, indices, strict=True):
-                self._store_only_lane(op, values, at, mask)
+            for values, at, own in zip(points, indices, masks, strict=True):
+                self._store_only_lane(op, values, at, own)
             return
         places: list[list[Value]] = [[Lanes(i) for i in at] for at in indices]
         if lanes > 1:
             for place, at in zip(places, indices):
                 place[axis] = Lanes(at[axis], stride)
-        emitters = [BodyEmitter(self.builder, lanes, self.storage, place, mask) for place in places]
+        emitters = [
+            BodyEmitter(self.builder, lanes, self.storage, place, own) for place, own in zip(places, masks, strict=True)
+        ]
         stored: Sequence[Sequence[Value]] = points
         if op.epilogue is not None:
             arguments = [[*values, *place] for values, place in zip(points, places, strict=True)]

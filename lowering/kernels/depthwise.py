@@ -4,6 +4,9 @@ Each group of each image is one unit of work.  Where sizes are known its channel
 have masks and zeros of their own.  Else it is copied to the thread's scratch, padded (see `window`).
 A tile is `rows` output rows by one vector; an input row is loaded once for all output rows that use it, so 8 rows of a
 3x3 window take 30 loads for 72 products.  Sums go over taps in order, in one chain, as in the general form.
+
+A long epilogue needs the registers in which the weights are: then sums go to memory, those of a whole channel where it
+is small, and the epilogue runs over them without gaps between the rows.
 """
 
 from __future__ import annotations
@@ -15,11 +18,13 @@ from dataclasses import dataclass, replace
 from xdsl.ir import SSAValue
 
 from ...dialects import kernel
+from ...dialects.dims import Dim
 from ..choices import GRAIN_CYCLES, Choices, Given, given_number
 from ..loop_builder import Scalar
 from ..template import TemplateContext
 from .conv_plan import DEPTHWISE, DIRECT
 from .emit import Emitter, Ix, plain
+from .epilogues import WaitingSums, flat_epilogue, store_flat
 from .operands import stored_type
 from .phase_image import PhaseImage
 from .register_tile import Products
@@ -32,6 +37,10 @@ MOST_PRODUCTS = 150
 MOST_ROWS = 8
 MOST_IN_PLACE = 1500
 """Products that are written out for all edges of an input that is not copied, at most."""
+SHARE_OF_L1 = 3
+"""Sums that take less than such a part of the first cache wait there for the epilogue,"""
+MOST_WAITING = 16
+"""and those of so many groups at most."""
 
 
 def applies(c: Convolution) -> bool:
@@ -165,6 +174,22 @@ class DepthwiseBuilder:
         self.lanes = e.target.lanes(products.bytes)
         self.image = PhaseImage(e, products, self.windows)
         self.input_rows = input_rows(e, context, op, products)
+        self.waiting = self.how_many_wait()
+        """Groups whose sums wait for the epilogue together; 0: in place those of some rows do, else none."""
+        self.rows_wait = self.waiting == 0
+        self.sums: SSAValue | None = None
+        self.slot = e.ix(0)
+        """Where in `sums` those of the channel at hand begin."""
+
+    def how_many_wait(self) -> int | None:
+        """Groups whose sums wait for a long epilogue together; 0 where they are large, None where nothing waits."""
+        c, outputs = self.c, self.windows.outputs
+        if self.context.points_in_step(self.op) == 1 or not flat_epilogue(self.context, self.op, self.rank):
+            return None
+        size = outputs * c.rows * self.products.bytes * SHARE_OF_L1
+        if size.is_const and size.value <= self.e.target.l1:
+            return min(MOST_WAITING, self.e.target.l1 // size.value)
+        return 0 if 2 * self.tile.taps > self.registers else None
 
     def build(self) -> None:
         """Each channel of the input is copied, padded and split into phases."""
@@ -173,30 +198,72 @@ class DepthwiseBuilder:
             size = self.windows.channel + self.windows.pitches[0] * self.tile.rows + self.lanes
             image = self.context.scratch(self.products.sums, size, thread)
             self.image.write_padding(image, e.ix(0))
-            with e.loop(lower, upper, nonempty=True) as units:
-                self.image.copy_inside(self.input_rows, units.index, image, e.ix(0))
-                with self.channels(units.index) as (number, channel, factor):
+
+            def compute(unit: Ix, first: Ix) -> None:
+                self.image.copy_inside(self.input_rows, unit, image, e.ix(0))
+                with self.channels(unit, first) as (number, channel, factor):
                     self.copied_channel(image, number, channel, factor)
+
+            self.all_units(lower, upper, thread, compute)
 
     def build_in_place(self, x: SSAValue, parts: Parts) -> None:
         """The input is read where it is, with masks at its edges."""
         e = self.e
         plane = e.dim(product([a.size for a in self.windows.axes]))
-        with (
-            self.units() as (lower, upper, _),
-            e.loop(lower, upper, nonempty=True) as units,
-            self.channels(units.index) as (number, channel, factor),
-        ):
-            # from the innermost loop's own channel, so that places in it are constants added to it, not kept one by one
-            unit = units.index if self.c.rows is ONE else number * self.c.groups + channel // e.dim(self.c.rows)
-            for rows in parts.rows:
-                with self.steps(rows) as row:
-                    for columns in parts.columns:
-                        with self.steps(columns) as column:
-                            source = self.in_place(x, unit * plane, rows, columns, row, column)
-                            totals = self.totals(rows.count, source, factor)
-                            mask = e.mask(self.column_axis.out.value - column, self.lanes) if columns.edge else None
-                            self.store(number, channel, row, column, mask, totals)
+        width = self.column_axis.out.value
+
+        def compute(unit: Ix, first: Ix) -> None:
+            with self.channels(unit, first) as (number, channel, factor):
+                # from the innermost loop's own channel, so that places in it are constants added to it, not kept one by
+                # one
+                own = unit if self.c.rows is ONE else number * self.c.groups + channel // e.dim(self.c.rows)
+                for rows in parts.rows:
+                    with self.steps(rows) as row:
+                        for columns in parts.columns:
+                            with self.steps(columns) as column:
+                                source = self.in_place(x, own * plane, rows, columns, row, column)
+                                totals = self.totals(rows.count, source, factor)
+                                mask = e.mask(width - column, self.lanes) if columns.edge else None
+                                self.store(number, channel, row, column, mask, totals)
+                        if self.sums is not None and self.rows_wait:
+                            self.finish(number, channel, e.ix(0), row * width, e.ix(rows.count * width))
+
+        with self.units() as (lower, upper, thread):
+            if self.rows_wait:
+                self.sums = self.sums_scratch(self.column_axis.out * self.tile.rows, thread)
+            self.all_units(lower, upper, thread, compute)
+
+    def all_units(self, lower: Ix, upper: Ix, thread: SSAValue, compute: Callable[[Ix, Ix], None]) -> None:
+        """`compute(unit, first)` for all groups of all images: some, from `first` on, and then the epilogue of these.
+
+        While one channel's epilogue waits for its own chains, the processor goes on with the next one's.
+        """
+        e = self.e
+        if not self.waiting:
+            with e.loop(lower, upper, nonempty=True) as units:
+                compute(units.index, units.index)
+            return
+        outputs = e.dim(self.windows.outputs)
+        self.sums = self.sums_scratch(self.windows.outputs * self.c.rows * self.waiting, thread)
+        with e.loop(lower, upper, self.waiting, nonempty=True) as some:
+            last = (some.index + self.waiting).min(upper)
+            with e.loop(some.index, last, nonempty=True) as units:
+                compute(units.index, some.index)
+            with (
+                e.loop(some.index, last, nonempty=True) as units,
+                self.outputs_of(units.index, some.index) as (number, channel),
+            ):
+                self.finish(number, channel, self.slot, e.ix(0), outputs)
+
+    def sums_scratch(self, size: Dim, thread: SSAValue) -> SSAValue:
+        """Memory for sums; vectors behind the last are read whole."""
+        return self.context.scratch(self.products.sums, size + self.lanes, thread)
+
+    def finish(self, number: Ix, channel: Ix, slot: Ix, start: Ix, count: Ix) -> None:
+        """The epilogue of `count` positions from `start` on, whose sums wait in order from `slot` on."""
+        assert self.sums is not None
+        sums = WaitingSums(self.sums, slot, count)
+        store_flat(self.e, self.context, self.op, self.products, sums, [number, channel], start, self.rank)
 
     @contextmanager
     def steps(self, part: Part) -> Generator[Ix]:
@@ -217,17 +284,26 @@ class DepthwiseBuilder:
             yield bounds
 
     @contextmanager
-    def channels(self, unit: Ix) -> Generator[tuple[Ix, Ix, Callable[[int], SSAValue]]]:
-        """The output channels of a group: its image, its number, and the vector of a tap's weight."""
-        e, c, taps = self.e, self.c, self.tile.taps
-        w, multiplier = self.context.buffer(self.op.inputs[1]), e.dim(c.rows)
+    def outputs_of(self, unit: Ix, first: Ix) -> Generator[tuple[Ix, Ix]]:
+        """A group's image and each of its output channels; of those from `first` on they have their place in `sums`."""
+        e, c = self.e, self.c
+        multiplier = e.dim(c.rows)
         with ExitStack() as loops:
             number = e.ix(0) if multiplier.known == 1 else loops.enter_context(e.loop(0, multiplier)).index
-            channel = unit % c.groups * multiplier + number
+            if self.waiting:
+                self.slot = ((unit - first) * multiplier + number) * e.dim(self.windows.outputs)
+            yield unit // c.groups, unit % c.groups * multiplier + number
+
+    @contextmanager
+    def channels(self, unit: Ix, first: Ix) -> Generator[tuple[Ix, Ix, Callable[[int], SSAValue]]]:
+        """The output channels of a group: its image, its number, and the vector of a tap's weight."""
+        taps = self.tile.taps
+        w = self.context.buffer(self.op.inputs[1])
+        with self.outputs_of(unit, first) as (image, channel):
             kept: list[SSAValue] = []
             if keeps_weights(taps, self.tile.rows, self.registers):
                 kept = [self.weight(w, channel, t) for t in range(taps)]
-            yield unit // c.groups, channel, lambda tap: kept[tap] if kept else self.weight(w, channel, tap)
+            yield image, channel, lambda tap: kept[tap] if kept else self.weight(w, channel, tap)
 
     def copied_channel(self, image: SSAValue, number: Ix, channel: Ix, factor: Callable[[int], SSAValue]) -> None:
         """One output channel: tiles of whole height, then one of what is left."""
@@ -329,7 +405,13 @@ class DepthwiseBuilder:
     def store(
         self, number: Ix, channel: Ix, row: Ix, column: Ix, mask: SSAValue | None, totals: Sequence[SSAValue]
     ) -> None:
-        """The epilogue and the stores of a tile."""
+        """The epilogue and the stores of a tile, or its sums to where they wait."""
+        if self.sums is not None:
+            first = self.e.ix(0) if self.rows_wait else row
+            width = self.e.dim(self.column_axis.out)
+            for r, total in enumerate(totals):
+                self.e.store_vector(total, self.sums, self.slot + ((first + r) * width + column), mask)
+            return
         points: list[list[SSAValue]] = []
         places: list[list[Scalar]] = []
         for r, total in enumerate(totals):

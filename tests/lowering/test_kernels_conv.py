@@ -9,11 +9,12 @@ from math import prod
 import ml_dtypes
 import numpy as np
 import pytest
-from sardonyx.dialects import kernel
+from sardonyx.dialects import kernel, vectorx
 from sardonyx.dialects.dims import ShapeAttr, as_dim
 from sardonyx.dialects.target import AVX2, Target
 from sardonyx.lowering.choices import Given
 from sardonyx.lowering.kernels import conv_plan, winograd_plan
+from sardonyx.lowering.kernels.depthwise import DepthwiseBuilder
 from sardonyx.lowering.kernels.packing import pack_conv, pack_winograd, pack_winograd_columns
 from sardonyx.lowering.kernels.register_tile import Products, RegisterTile
 from sardonyx.lowering.kernels.window import Axis, Convolution, Windows
@@ -304,6 +305,47 @@ def test_the_epilogue_reads_a_residual_and_a_bias(name: str) -> None:
     y = np.empty(case.result, np.float32)
     built.run([], x, w, b, r, y)
     np.testing.assert_allclose(y, reference(x, w, case) + b[:, None, None] + r, rtol=1e-4, atol=1e-4)
+
+
+WAITING = {
+    "7x7": Case((2, 19, 7, 7), (19, 1, 5, 5), (2,) * 4, group=19),
+    "14x14": Case((1, 5, 14, 14), (5, 1, 5, 5), (2,) * 4, group=5),
+    "strided": Case((1, 18, 21, 29), (18, 1, 3, 3), (1, 1, 1, 1), (2, 2), group=18),
+    "multiplied": Case((2, 3, 9, 11), (6, 1, 3, 2), (1, 0, 1, 1), (1, 1), (2, 3), 3),
+    "large": Case((1, 2, 66, 70), (2, 1, 5, 5), (2,) * 4, group=2),
+    "copied": Case((1, 3, 40, 70), (3, 1, 3, 3), (1,) * 4, (1, 3), group=3),
+    "one element": Case((3, 2, 1, 1), (2, 1, 1, 1), group=2),
+}
+
+
+@pytest.mark.parametrize("case", WAITING.values(), ids=WAITING.keys())
+def test_sums_that_wait_for_a_long_epilogue(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    """silu(y + bias[channel]) of depthwise convolutions, as from registers, with any number of threads."""
+    f32, index = Float32Type(), IndexType()
+    x, w = data(case)
+    b = np.random.default_rng(9).standard_normal(case.w[0]).astype(np.float32)
+
+    def result(threads: int) -> np.ndarray:
+        block = Block(arg_types=[f32, index, index, index, index])
+        bias = Block(arg_types=[Tensor.of(np.float32, case.w[0]).type])
+        first = tensor.ExtractOp(bias.args[0], [block.args[2]], f32)
+        total = arith.AddfOp(block.args[0], first.result)
+        final = vectorx.LogisticOp(total.result, total.result)
+        block.add_ops([first, total, final, kernel.YieldOp([final.result])])
+        inputs = [Tensor.of(np.float32, *s) for s in (case.x, case.w)]
+        extra = {bias.args[0]: Tensor.of(np.float32, case.w[0])}
+        results = [Tensor.of(np.float32, *case.result)]
+        built = compiled("conv", case.config(), inputs, results, threads=threads, epilogue=Region(block), extra=extra)
+        y = np.full(case.result, np.nan, np.float32)
+        built.run([], x, w, b, y)
+        return y
+
+    y = result(1)
+    total = reference(x, w, case) + b[:, None, None]
+    np.testing.assert_allclose(y, total / (1 + np.exp(-total)), rtol=1e-4, atol=1e-4)
+    np.testing.assert_array_equal(result(3), y)
+    monkeypatch.setattr(DepthwiseBuilder, "how_many_wait", lambda _: None)
+    np.testing.assert_array_equal(result(1), y)
 
 
 WINOGRAD = [
