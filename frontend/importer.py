@@ -117,7 +117,7 @@ class Reader:
         try:
             self.module = self._module()
         except NotYet as missing:
-            raise ModelError(f"{missing.where} reads '{missing.name}', which nothing defines") from None
+            raise ModelError(f"{missing.where} reads '{missing.name}', which nothing defines{missing.hint}") from None
         except (TypeError, AttributeError, UnicodeDecodeError):
             with naming(self.file):
                 refuse_bad_text(self.proto)  # protobuf gives a string that is no UTF-8 as bytes
@@ -290,7 +290,7 @@ class Reader:
         if value is None:
             close = get_close_matches(name, scope.all_names(), 1, 0.8)
             hint = f" (there is '{close[0]}')" if close else ""
-            raise NotYet(name + hint, title(proto))
+            raise NotYet(name, title(proto), hint)
         return value
 
     def _standard(

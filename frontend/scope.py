@@ -51,10 +51,11 @@ class Scope:
 class NotYet(Exception):
     """A node reads a name that no value has so far; perhaps a later node defines it."""
 
-    def __init__(self, name: str, where: str) -> None:
+    def __init__(self, name: str, where: str, hint: str = "") -> None:
         super().__init__(name)
         self.name = name
         self.where = where
+        self.hint = hint
 
 
 @lru_cache(maxsize=65536)

@@ -178,7 +178,7 @@ class SpreadSlice(Pattern):
 
         def clamped(position: SSAValue, least: SSAValue) -> SSAValue:
             counted = b.where(b.less(position, zero), b.add(position, sizes), position)
-            return b.op(onnx.MaxOp, b.op(onnx.MinOp, counted, most), least)
+            return b.op(onnx.MinOp, b.op(onnx.MaxOp, counted, least), most)  # in this order: of nothing, most is -1
 
         first, end = clamped(starts, zero), clamped(ends, least)
         distance = b.where(forward, b.sub(end, first), b.sub(first, end))

@@ -24,6 +24,7 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -252,7 +253,7 @@ def _program_of(reader: Reader, sources: Sequence[Path | bytes]) -> StoredProgra
         if number not in maps:
             maps[number] = _mapped(sources[number])
         dtype = dtype_of(weight["dtype"])
-        size = dtype.itemsize * int(np.prod(weight["shape"], dtype=np.int64))
+        size = dtype.itemsize * prod(weight["shape"])
         data = maps[number][weight["offset"] : weight["offset"] + size]
         weights.append(np.frombuffer(data, dtype).reshape(weight["shape"]))
     objects = [bytes(reader.check(number)) for number in description["objects"]]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Sequence
+from math import prod
 from typing import Any, cast
 
 import numpy as np
@@ -95,7 +96,7 @@ def _operand(context: Context, value: HostValue, word: int, dims: list[int]) -> 
     if value["dtype"] in OBJECT_TYPES:
         return context.objects[word]
     dtype = dtype_of(value["dtype"])
-    size = int(np.prod(dims, dtype=np.int64)) * dtype.itemsize
+    size = prod(dims) * dtype.itemsize
     if size == 0:
         return np.empty(dims, dtype)
     memory = (ctypes.c_uint8 * size).from_address(word)

@@ -465,7 +465,7 @@ def _of_found_sizes(op: kernel.CallOp, found: Sequence[Array], binds: ArrayAttr,
     cut: list[Array] = []
     for result, array in zip(op.outputs, results, strict=True):
         shape = [frame.need(dim) for dim in dims.dims_of(result)]
-        cut.append(array.reshape(-1)[: int(np.prod(shape, dtype=np.int64))].reshape(shape))
+        cut.append(array.reshape(-1)[: math.prod(shape)].reshape(shape))
     return cut
 
 

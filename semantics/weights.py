@@ -13,6 +13,7 @@ import stat
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from math import prod
 from pathlib import Path
 from typing import Any, cast
 from uuid import uuid4
@@ -292,7 +293,7 @@ def decode(data: Buffer, element: int, shape: tuple[int, ...]) -> Array:
     elif bits >= 8:
         array = np.frombuffer(data, dtype).reshape(shape)
     else:
-        array = _unpack(np.frombuffer(data, np.uint8), bits, int(np.prod(shape, dtype=np.int64)), dtype).reshape(shape)
+        array = _unpack(np.frombuffer(data, np.uint8), bits, prod(shape), dtype).reshape(shape)
     array.flags.writeable = False
     return array
 
@@ -335,7 +336,7 @@ def _pack_strings(array: Array) -> bytes:
 
 
 def _unpack_strings(data: bytes, shape: tuple[int, ...]) -> Array:
-    count = int(np.prod(shape, dtype=np.int64))
+    count = prod(shape)
     at = 8 * count
     array = np.empty(count, object)
     for index, length in enumerate(np.frombuffer(data, "<u8", count).tolist()):

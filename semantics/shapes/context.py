@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import prod
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -348,7 +349,7 @@ def _elements_by_owner(value: SSAValue, scope: Scope) -> Elements | None:
         out = np.empty(len(owner.exprs.data), object)
         out[:] = owner.exprs.data
         return out.reshape(shape)
-    if shape is not None and int(np.prod(shape, dtype=np.int64)) > MAX_ELEMENTS:
+    if shape is not None and prod(shape) > MAX_ELEMENTS:
         return None
     array = constant_value(value, scope.weights)
     if array is not None:
@@ -362,7 +363,7 @@ def symbols_for(value: SSAValue, scope: Scope) -> Elements | None:
     if shape is None or not isinstance(value.type, TensorType):
         return None
     element = value.type.element_type
-    count = int(np.prod(shape, dtype=np.int64))
+    count = prod(shape)
     if not is_integer(element) or integer_range(element)[1] < 2**31 - 1 or count > MAX_BOUND:
         return None
     out = np.empty(count, object)

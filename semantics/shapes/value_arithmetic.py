@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from fractions import Fraction
 from functools import reduce
-from math import gcd
+from math import gcd, prod
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -415,7 +415,7 @@ def reduced(function: Callable[[Dim, Dim], Dim], start: Dim | None) -> Callable[
         if shape is None or not all(isinstance(e, Dim) for e in x.reshape(-1)):
             return None
         kept = [a for a in range(x.ndim) if a not in gone]
-        rows = x.transpose([*kept, *gone]).reshape(int(np.prod([x.shape[a] for a in kept], dtype=np.int64)), -1)
+        rows = x.transpose([*kept, *gone]).reshape(prod(x.shape[a] for a in kept), -1)
         if start is None and not rows.shape[1]:
             return None
         values: list[Element] = [

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 from typing import TypeAlias
 
-import numpy as np
 from xdsl.ir import Attribute
 
 from ...dialects import dims as dims_dialect
@@ -32,7 +32,7 @@ def numbers_of(elements: Elements | None) -> list[int] | None:
 
 def small_result(c: Context) -> tuple[int, ...] | None:
     shape = result_shape(c)
-    return shape if shape is not None and int(np.prod(shape, dtype=np.int64)) <= MAX_ELEMENTS else None
+    return shape if shape is not None and prod(shape) <= MAX_ELEMENTS else None
 
 
 def zero_of(element: Attribute) -> Element:

@@ -126,3 +126,11 @@ def test_the_clip_of_an_lstm_is_in_front_of_each_activation() -> None:
     assert cell > 0.5
     np.testing.assert_allclose(found["c"].item(), cell, rtol=1e-6)
     np.testing.assert_allclose(found["y"][-1].item(), gate * np.tanh(0.5), rtol=1e-6)
+
+
+def test_sizes_whose_product_is_no_64_bit_number_are_too_many_elements() -> None:
+    graph = f"""g (float[N] x) => (float[A, B] z) <int64[2] sizes = {{{2**40}, {2**40}}}> {{
+        z = ConstantOfShape (sizes)
+    }}"""
+    with pytest.raises(sx.InputError, match=r"'z' with the sizes .* does not fit into memory"):
+        sx.compile(model(graph, 22))(x=np.zeros(1, np.float32))

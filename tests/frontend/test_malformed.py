@@ -53,7 +53,7 @@ def test_names() -> None:
         lambda m: m.graph.node[0].input.__setitem__(0, "z")
     )
     close = broken(lambda m: m.graph.node.append(node("Abs", ["inputs_0"], ["q"])), lambda: renamed("inputs_1"))
-    assert "(there is 'inputs_1')" in close
+    assert "reads 'inputs_0', which nothing defines (there is 'inputs_1')" in close
     assert "'y' is given to two values" in broken(lambda m: m.graph.node.append(node("Abs", ["x"], ["y"])))
     assert "'x' is given to two values" in broken(lambda m: m.graph.node.append(node("Abs", ["x"], ["x"])))
     assert "'x' is given to two values" in broken(lambda m: m.graph.input.append(info("x")))
