@@ -22,10 +22,11 @@ from xdsl.ir import Attribute, Block, BlockArgument, Operation, SSAValue
 
 from ..dialects import kernel, vectorx
 from ..dialects.dims import as_dim
+from . import policy
 from .body_rules import RULES, elementwise, select
 from .loop_builder import INDEX, OVERFLOW, LoopBuilder, Scalar, vector_of
 from .places import Buffer, Lanes, Splat, Storage, Value, is_flag, row_major
-from .shuffles import pick
+from .shuffles import join, pick, split
 
 MOST_STRIDE = 4
 """Up to this stride, contiguous vectors and shuffles are faster than a gather."""
@@ -290,13 +291,42 @@ class BodyEmitter:
 def emit_in_step(
     emitters: Sequence[BodyEmitter], block: Block, arguments: Sequence[Sequence[Value]]
 ) -> list[list[Value]]:
-    """What `emit` gives, for several points; their operations alternate, so that none waits for its own chain."""
+    """What `emit` gives, for several points; their operations alternate, so that none waits for its own chain.
+
+    A function that is a chain of operations itself is one operation on the vectors of all points, joined; the code
+    generator takes each step of it for one register after the other.
+    """
     environments = [dict[SSAValue, Value](zip(block.args, values, strict=True)) for values in arguments]
     *ops, end = block.ops
     for op in ops:
+        if type(op) in policy.CHAINS and _evaluate_joined(emitters, op, environments):
+            continue
         for emitter, env in zip(emitters, environments, strict=True):
             emitter.evaluate(op, env)
     return [[e.value(operand, env) for operand in end.operands] for e, env in zip(emitters, environments)]
+
+
+def _evaluate_joined(
+    emitters: Sequence[BodyEmitter], op: Operation, environments: Sequence[dict[SSAValue, Value]]
+) -> bool:
+    """Evaluates an op for several points at once; not where their number is no power of 2, or a value is uniform."""
+    count, first = len(emitters), emitters[0]
+    if count == 1 or count.bit_count() != 1 or first.lanes == 1:
+        return False
+    joined: dict[SSAValue, Value] = {}
+    for operand in dict.fromkeys(op.operands):
+        values = [e.value(operand, env) for e, env in zip(emitters, environments, strict=True)]
+        vectors = [v for v in values if isinstance(v, SSAValue) and isinstance(v.type, VectorType)]
+        if len(vectors) < count:
+            return False
+        joined[operand] = join(first.builder, vectors)
+    BodyEmitter(first.builder, first.lanes * count, first.tensors).evaluate(op, joined)
+    for result in op.results:
+        value = joined[result]
+        assert isinstance(value, SSAValue)
+        for env, part in zip(environments, split(first.builder, value, count), strict=True):
+            env[result] = part
+    return True
 
 
 def vectorizable(ops: Iterable[Operation]) -> bool:

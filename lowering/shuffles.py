@@ -46,6 +46,31 @@ def shuffle(builder: LoopBuilder, a: SSAValue, b: SSAValue, lanes: Sequence[int]
     return builder.pure(vector.ShuffleOp, (a, b), a.type, _mask(tuple(lanes)))
 
 
+def join(builder: LoopBuilder, vectors: Sequence[SSAValue]) -> SSAValue:
+    """All lanes of vectors of one type in one vector; their number is a power of 2."""
+    while len(vectors) > 1:
+        lanes = 2 * _lanes_of(vectors[0])
+        vectors = [_resized(builder, a, b, range(lanes)) for a, b in zip(vectors[::2], vectors[1::2])]
+    return vectors[0]
+
+
+def split(builder: LoopBuilder, joined: SSAValue, count: int) -> list[SSAValue]:
+    """The vectors of which `join` made one."""
+    lanes = _lanes_of(joined) // count
+    return [_resized(builder, joined, joined, range(i * lanes, (i + 1) * lanes)) for i in range(count)]
+
+
+def _lanes_of(value: SSAValue) -> int:
+    assert isinstance(value.type, VectorType)
+    return value.type.get_shape()[0]
+
+
+def _resized(builder: LoopBuilder, a: SSAValue, b: SSAValue, lanes: range) -> SSAValue:
+    assert isinstance(a.type, VectorType)
+    kind = vector_of(a.type.element_type, len(lanes))
+    return builder.pure(vector.ShuffleOp, (a, b), kind, _mask(tuple(lanes)))
+
+
 def pick(builder: LoopBuilder, vectors: Sequence[SSAValue], lanes: Sequence[int]) -> SSAValue:
     """Lane i is lane `lanes[i]` of all the vectors together."""
     width = len(lanes)
