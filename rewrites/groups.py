@@ -8,6 +8,7 @@ from xdsl.ir import Operation
 
 from ..dialects import onnx
 from ..dialects.dims import Dim, dims_of
+from ..semantics.custom import has_epilogue as has_epilogue_of_its_own
 from ..semantics.kinds import Kind, is_view, kind_of, reduced_axes
 
 
@@ -57,7 +58,7 @@ WITH_EPILOGUE: frozenset[type[Operation]] = frozenset(
 
 def has_epilogue(op: Operation) -> bool:
     """Whether the op's template takes pointwise operators into its store."""
-    return type(op) in WITH_EPILOGUE
+    return type(op) in WITH_EPILOGUE or (isinstance(op, onnx.CustomOp) and has_epilogue_of_its_own(op))
 
 
 def start_group(op: Operation) -> Group:

@@ -88,9 +88,18 @@ Evaluator: TypeAlias = Callable[[Sequence[Value], "Mapping[str, object] | None",
 NO_OPERATORS: Operators = {}
 
 
+OWN_WITH_EPILOGUE = frozenset(("BlockMatMul",))
+"""The compiler's own templates that take pointwise operators into their store."""
+
+
 def identity_of(op: onnx.CustomOp) -> tuple[str, str]:
     """Domain and name of an operator that the dialect does not know."""
     return onnx.text_of(op.domain), onnx.text_of(op.op_type)
+
+
+def has_epilogue(op: onnx.CustomOp) -> bool:
+    """Whether an op is one of the compiler's own templates that has an epilogue."""
+    return op.kind is not None and op.kind.data == TEMPLATE and identity_of(op)[1] in OWN_WITH_EPILOGUE
 
 
 def custom_operator(op: Operation, operators: Operators) -> CustomOperator | None:

@@ -8,6 +8,7 @@ from ...dialects import kernel
 from ..template import TemplateContext
 from . import (
     attention,
+    block_matmul,
     conv,
     conv_transpose,
     determinant,
@@ -33,6 +34,7 @@ from . import (
 
 TEMPLATES: dict[str, Callable[[TemplateContext, kernel.TemplateOp], None]] = {
     "attention": attention.build,
+    "blockmatmul": block_matmul.build,
     "compress": found_sizes.compress,
     "conv": conv.build,
     "conv_transpose": conv_transpose.build,

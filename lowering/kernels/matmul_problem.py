@@ -130,6 +130,14 @@ def read_problem(
     return Problem(batch, rows, columns, depth, a, b, axes, (rows,), column_axis, rank)
 
 
+def whole_rows(result: tuple[Dim, ...], depth: Dim, a: Factor, b: Factor) -> Problem:
+    """All rows of a, which follow one another through the whole batch, times the columns of b."""
+    sizes = result[:-1]
+    rows = whole(*sizes)
+    axes = tuple(range(len(sizes)))
+    return Problem((), rows, result[-1], depth, a, b, axes, sizes or (ONE,), len(result) - 1, len(result))
+
+
 def batch_strides(e: Emitter, own: Sequence[Dim], batch: Sequence[Dim], matrix: Ix) -> tuple[Ix, ...]:
     """What one step of each batch axis is in an operand with the batch axes `own`: 0 where it broadcasts."""
     strides: list[Ix] = []

@@ -14,7 +14,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from ...dialects import onnx
 from ...runtime.errors import InputError, UnsupportedError
-from ...semantics.custom import POINTWISE, TEMPLATE, CustomOperator, Operators, custom_operator
+from ...semantics.custom import POINTWISE, TEMPLATE, CustomOperator, Operators, custom_operator, has_epilogue
 from .element_kinds import Element, NotLowered, element_of
 from .graph import Node, Template, TemplateResult, pointwise
 from .operators import Operands, Rule
@@ -122,7 +122,7 @@ def own_template(o: Operands, op: onnx.CustomOp) -> Node:
         "result_types": ArrayAttr([tensor_element(op.results[0])]),
     }
     name = onnx.text_of(op.op_type).lower()
-    template = Template(o.dims(), o.element(), name, tuple(o[k] for k in operands), config)
+    template = Template(o.dims(), o.element(), name, tuple(o[k] for k in operands), config, has_epilogue(op))
     result = TemplateResult(o.dims(), o.element(), template)
     template.results.append(result)
     return result

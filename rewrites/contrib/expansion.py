@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
-from xdsl.dialects.builtin import TensorType, UnrankedTensorType
+from xdsl.dialects.builtin import DictionaryAttr, IntegerAttr, StringAttr, TensorType, UnrankedTensorType, i64
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
 from ...dialects import onnx
@@ -14,6 +14,7 @@ from ...dialects.dims import tensor_type
 from ...dialects.onnx.base import describe
 from ...dialects.onnx.types import ELEMENT_CODES, UNKNOWN
 from ...runtime.errors import UnsupportedError
+from ...semantics.custom import OWN_DOMAIN, TEMPLATE
 from ...semantics.known import constant_value
 from ..constants import make_constant
 from ..node_builder import NodeBuilder, Results
@@ -122,6 +123,18 @@ class Expansion(NodeBuilder):
         if self.types_only:
             return self.large_constant(np.broadcast_to(np.zeros((), dtype), shape))
         return self.large_constant(compute())
+
+    def own(self, name: str, operands: Sequence[SSAValue], attributes: Mapping[str, int]) -> SSAValue:
+        """The one result of an operator of the compiler's own, a kernel template."""
+        properties: dict[str, Attribute] = {
+            "domain": onnx.string_attr(OWN_DOMAIN),
+            "op_type": onnx.string_attr(name),
+            "attributes": DictionaryAttr({k: IntegerAttr(v, i64) for k, v in attributes.items()}),
+            "kind": StringAttr(TEMPLATE),
+        }
+        made = onnx.CustomOp.build_at(properties, list(operands), [UNKNOWN])
+        self.insert(made)
+        return made.results[0]
 
     def number(self, value: float, like: SSAValue) -> SSAValue:
         """A scalar constant of another value's element type."""

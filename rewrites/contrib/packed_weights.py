@@ -1,111 +1,122 @@
-"""Weights of a few bits, packed into bytes and quantized by blocks: unpacked, and dequantized where they are read."""
+"""Weights of a few bits, packed into bytes and quantized by blocks: repacked for the template that reads them so."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-import ml_dtypes
 import numpy as np
+from xdsl.dialects.builtin import f32
 from xdsl.ir import SSAValue
 
 from ...dialects import onnx
+from ...semantics.block_weights import PANEL, pack_of_blocks, pack_words, panels_of
 from ..node_builder import Results
 from .expansion import Array, Expansion, Rule
 
-DTYPES: Mapping[int, np.dtype[np.generic]] = {
-    2: np.dtype(ml_dtypes.uint2),
-    4: np.dtype(ml_dtypes.uint4),
-    8: np.dtype(np.uint8),
-}
-"""The element type of weights of so many bits."""
+BITS = (2, 4, 8)
+"""What weights may have."""
 
 
 def matmul_nbits(b: Expansion) -> Results:
     """a ((w - zero) scale)^T + bias, w [N, K] packed in blocks along K."""
     b.known("K", "N", "accuracy_level", "bits", "block_size", "weight_prepacked")
     b.only("weight_prepacked", 0)
-    b.absent(g_idx=4)
-    weights = known_weights(b)
-    if weights is None:
-        weights = b.transposed(block_weights(b), [1, 0])
-    return [b.biased(b.value(onnx.MatMulOp, b.x(0), weights), b.at(5))]
+    if b.attr("bits", 4) not in BITS:
+        raise b.unsupported(f"weights of {b.attr('bits', 4)} bits are not supported")
+    block = b.attr("block_size")
+    if block < LEAST_BLOCK or block & (block - 1):
+        raise b.unsupported(f"its attribute 'block_size' is {block}, no power of two from {LEAST_BLOCK} on")
+    product = packed_product(b) or dequantized_product(b)
+    return [b.biased(product, b.at(5))]
 
 
-LARGE = 1 << 26
-"""Weights of more elements stay packed in memory, and are dequantized when they are read; others once for all."""
+LEAST_BLOCK = 16
+INT8 = 4
+"""The accuracy level that lets a's blocks be rounded to bytes."""
 
 
-def known_weights(b: Expansion) -> SSAValue | None:
-    """The weights [K, N] of MatMulNBits as numbers, where all that they are made of is constant."""
+def packed_product(b: Expansion) -> SSAValue | None:
+    """The product of MatMulNBits that reads packed weights, where all that they are made of is constant.
+
+    With a block for each index of the depth (`g_idx`) the depth is put in their order first, if all are equally large.
+    """
     depth, columns, block, bits = b.attr("K"), b.attr("N"), b.attr("block_size"), b.attr("bits", 4)
-    packed, scales, zeros = (b.array(b.at(k)) for k in (1, 2, 3))
-    if depth * columns > LARGE or bits not in DTYPES or packed is None or scales is None:
-        return None
+    packed, scales, zeros, groups = (b.array(b.at(k)) for k in (1, 2, 3, 4))
     blocks = -(-depth // block)
-    if packed.size * 8 != columns * blocks * block * bits or (b.at(3) is not None and zeros is None):
+    if packed is None or scales is None or any(b.at(k) is not None and v is None for k, v in ((3, zeros), (4, groups))):
         return None
-    if zeros is None:
-        zeros = np.full((columns, blocks), 1 << (bits - 1))
-    elif zeros.dtype == np.uint8:
+    if packed.size * 8 != columns * blocks * block * bits or depth == 0 or columns == 0:
+        return None
+    order: Array | None = None
+    if groups is not None and not np.array_equal(groups, np.arange(depth) // block):
+        order = np.argsort(groups, kind="stable")
+        if not np.array_equal(groups[order], np.arange(depth) // block):
+            return None
+    if zeros is not None and zeros.dtype == np.uint8:
         zeros = unpack(zeros, bits).reshape(columns, -1)[:, :blocks]
-    per_block = zeros.reshape(columns, blocks, 1), scales.reshape(columns, blocks, 1)
+    panels, words = panels_of(columns), blocks * block * bits // 32
 
     def compute() -> Array:
-        numbers = unpack(packed, bits).reshape(columns, blocks, block).astype(np.float32)
-        numbers -= per_block[0].astype(np.float32)
-        numbers *= per_block[1].astype(np.float32)
-        return np.ascontiguousarray(numbers.reshape(columns, -1)[:, :depth].T.astype(scales.dtype))
+        numbers = unpack(packed, bits).reshape(columns, -1)
+        if order is not None:
+            numbers = np.concatenate([numbers[:, order], numbers[:, depth:]], 1)
+        return pack_words(numbers, bits)
 
-    return b.computed((depth, columns), scales.dtype, compute)
+    def of_blocks(values: Array) -> SSAValue:
+        shape = (panels, blocks * PANEL)
+        return b.computed(shape, np.dtype(np.float32), lambda: pack_of_blocks(values.reshape(columns, blocks)))
+
+    a = b.x(0)
+    if order is not None:
+        a = b.value(onnx.GatherOp, a, b.large_constant(order), attributes={"axis": -1})
+    operands = [a, b.computed((panels, words * PANEL), np.dtype(np.int32), compute), of_blocks(scales)]
+    if zeros is not None:
+        operands.append(of_blocks(zeros))
+    attributes = {
+        "bits": bits,
+        "block": block,
+        "columns": columns,
+        "depth": depth,
+        "quantized": int(b.attr("accuracy_level", 0) == INT8),
+    }
+    return b.own("BlockMatMul", operands, attributes)
+
+
+def dequantized_product(b: Expansion) -> SSAValue:
+    """The product of MatMulNBits with weights that are computed, or whose blocks are of any order, in f32."""
+    a = b.x(0)
+    weights = b.transposed(block_weights(b), [1, 0])
+    return b.value(onnx.CastLikeOp, b.value(onnx.MatMulOp, b.cast(a, f32), weights), a)
 
 
 def block_weights(b: Expansion) -> SSAValue:
-    """The weights [N, K] of MatMulNBits, dequantized."""
-    depth, columns, block = b.attr("K"), b.attr("N"), b.attr("block_size")
-    bits = b.attr("bits", 4)
-    if bits not in DTYPES:
-        raise b.unsupported(f"weights of {bits} bits are not supported")
+    """The weights [N, K] of MatMulNBits as f32: (w - zero) scale."""
+    depth, columns, block, bits = b.attr("K"), b.attr("N"), b.attr("block_size"), b.attr("bits", 4)
     blocks = -(-depth // block)
-    packed = unpacked(b, b.x(1), "B", bits, (columns, blocks * block), depth)
-    scales = b.reshaped(b.x(2), [columns, blocks])
-    zero = zero_points(b, packed, bits, (columns, blocks))
-    attributes = {"axis": 1, "block_size": block}
-    if zero is None or b.element(zero) == b.element(packed):
-        return b.value(onnx.DequantizeLinearOp, packed, scales, zero, attributes=attributes)
-    # zero points that are no integers: (w - zero) scale
-    ones = b.value(onnx.CastLikeOp, b.constant(np.ones((columns, blocks), np.float32)), scales)
-    wide = b.value(onnx.DequantizeLinearOp, packed, ones, None, attributes=attributes)
-    spread = [along_blocks(b, x, block, depth) for x in (b.reshaped(zero, [columns, blocks]), scales)]
-    return b.mul(b.sub(wide, spread[0]), spread[1])
+    numbers = b.sliced(b.reshaped(apart(b, b.reshaped(b.x(1), [columns, -1]), bits), [columns, -1]), 1, 0, depth)
+    groups = b.at(4) if b.at(4) is not None else b.large_constant(np.arange(depth) // block)
+
+    def spread(x: SSAValue) -> SSAValue:
+        """[N, blocks] as [N, K]."""
+        return b.make(onnx.GatherOp, [b.cast(x, f32), groups], {"axis": 1}).results[0]
+
+    zero, scale = b.at(3), spread(b.reshaped(b.x(2), [columns, blocks]))
+    if zero is None:
+        return b.mul(b.sub(b.cast(numbers, f32), b.like(1 << (bits - 1), scale)), scale)
+    if b.element(zero) == b.element(b.x(1)):
+        zero = b.sliced(apart(b, b.reshaped(zero, [columns, -1]), bits), 1, 0, blocks)
+    return b.mul(b.sub(b.cast(numbers, f32), spread(b.reshaped(zero, [columns, blocks]))), scale)
 
 
-def along_blocks(b: Expansion, x: SSAValue, block: int, depth: int) -> SSAValue:
-    """[N, blocks] as [N, depth]."""
-    wide = b.value(onnx.ExpandOp, b.unsqueezed(x, 2), b.ints([1, 1, block]))
-    return b.sliced(b.reshaped(wide, [0, -1]), 1, 0, depth)
-
-
-def zero_points(b: Expansion, weights: SSAValue, bits: int, shape: tuple[int, int]) -> SSAValue | None:
-    """One for each block: packed as the weights are, or of the scales' type; without them half of the range."""
-    given = b.at(3)
-    if given is None:
-        half = np.full(shape, 1 << (bits - 1))
-        return b.large_constant(half.astype(DTYPES[bits]))
-    if b.element(given) != b.element(b.x(1)):
-        return given
-    padded = -(-shape[1] * bits // 8) * 8 // bits
-    return unpacked(b, given, "zero_points", bits, (shape[0], padded), shape[1])
-
-
-def unpacked(b: Expansion, x: SSAValue, name: str, bits: int, shape: tuple[int, int], columns: int) -> SSAValue:
-    """A constant of bytes as `shape` numbers of so many bits, low bits first, of which the first `columns` count."""
-    array = b.array(x)
-    if array is None:
-        raise b.unsupported(f"its input '{name}' is no constant")
-    if array.size * 8 // bits != shape[0] * shape[1]:
-        raise b.unsupported(f"its input '{name}' has {array.size} bytes, and {shape[0] * shape[1]} numbers are needed")
-    dtype = DTYPES[bits]
-    return b.computed((shape[0], columns), dtype, lambda: unpack(array, bits).reshape(shape)[:, :columns].astype(dtype))
+def apart(b: Expansion, x: SSAValue, bits: int) -> SSAValue:
+    """Bytes [.., n] as uint8 [.., 8 / bits * n]: the numbers in them, low bits first."""
+    if bits == 8:
+        return x
+    shifts = b.constant(np.arange(0, 8, bits, dtype=np.uint8))
+    rank = b.rank(x)
+    shifted = b.value(onnx.BitShiftOp, b.unsqueezed(x, rank), shifts, attributes={"direction": "RIGHT"})
+    masked = b.value(onnx.BitwiseAndOp, shifted, b.constant(np.array((1 << bits) - 1, np.uint8)))
+    return b.reshaped(masked, [*[0] * (rank - 1), -1])
 
 
 def unpack(array: Array, bits: int) -> Array:
@@ -118,41 +129,35 @@ def unpack(array: Array, bits: int) -> Array:
 
 
 def gather_block_quantized(b: Expansion) -> Results:
-    """Rows of quantized data, dequantized."""
+    """Rows of quantized data, dequantized.  Bytes hold numbers of `bits` along the last axis."""
     b.known("bits", "block_size", "gather_axis", "quantize_axis")
-    data, indices = b.x(0), b.x(1)
-    array = b.array(data)
-    if array is None:
-        raise b.unsupported("its input 'data' is no constant")
-    rank, bits = array.ndim, b.attr("bits", 4)
+    data, indices, zero, bits = b.x(0), b.x(1), b.at(3), b.attr("bits", 4)
+    rank = b.rank(data)
     gather, along = b.attr("gather_axis", 0) % rank, b.attr("quantize_axis", 1) % rank
     if gather == along:
         raise b.unsupported("its 'gather_axis' is its 'quantize_axis'")
-    zero = b.at(3)
-    if array.dtype == np.uint8:
-        data = _unpacked_rows(b, array, bits)
-        zero_array = None if zero is None else b.array(zero)
-        if zero is not None and zero_array is None:
-            raise b.unsupported("its input 'zero_points' is no constant")
-        if zero_array is None:
-            scales = b.x(2)
-            sizes = [b.size(scales, axis) or 0 for axis in range(rank)]
-            zero = b.large_constant(np.full(sizes, 1 << (bits - 1)).astype(DTYPES[bits]))
-        else:
-            zero = _unpacked_rows(b, zero_array, bits, b.size(b.x(2), rank - 1))
-    picked = [
-        None if x is None else b.value(onnx.GatherOp, x, indices, attributes={"axis": gather})
-        for x in (data, b.x(2), zero)
-    ]
+    packed = onnx.numpy_dtype(b.element(data)) == np.uint8
+    if packed and (bits not in BITS or (bits != 8 and gather == rank - 1)):
+        raise b.unsupported(f"bytes of {bits} bits along axis {gather} are not supported")
+
+    def picked(x: SSAValue) -> SSAValue:
+        return b.value(onnx.GatherOp, x, indices, attributes={"axis": gather})
+
+    rows, scales = picked(data), picked(b.x(2))
+    zero = None if zero is None else picked(zero)
     axis = along if along < gather else along - 1 + b.rank(indices)
+    last = b.rank(rows) - 1
+    if packed:
+        rows = apart(b, rows, bits)
+        if zero is None:
+            half = b.cast(b.constant(np.array(1 << (bits - 1))), b.element(rows))
+            zero = b.value(onnx.ExpandOp, half, b.shape(scales))
+        else:
+            zero = apart(b, zero, bits)
+            stop = b.size_of(scales, last)
+            zero = b.value(onnx.SliceOp, zero, b.ints([0]), stop, b.ints([last]))
     attributes = {"axis": axis, "block_size": b.attr("block_size", 128)}
-    return [b.value(onnx.DequantizeLinearOp, *picked, attributes=attributes)]
-
-
-def _unpacked_rows(b: Expansion, array: Array, bits: int, columns: int | None = None) -> SSAValue:
-    """Bytes along the last axis as numbers of so many bits."""
-    numbers = unpack(array, bits).reshape(*array.shape[:-1], -1)
-    return b.large_constant(numbers[..., :columns].astype(DTYPES[bits]))
+    return [b.value(onnx.DequantizeLinearOp, rows, scales, zero, attributes=attributes)]
 
 
 PACKED_WEIGHTS: Mapping[str, Rule] = {

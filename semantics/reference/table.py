@@ -11,6 +11,7 @@ import numpy as np
 from .activations import ACTIVATIONS
 from .arithmetic import ARITHMETIC
 from .attention import ATTENTION, ATTENTION_PREVIEW
+from .blocks import BLOCKS
 from .casting import CASTING
 from .control import CONTROL
 from .convolution import CONVOLUTION
@@ -116,7 +117,7 @@ _FAMILIES: dict[str, Sequence[Mapping[str, Function]]] = {
     "ai.onnx.preview": (ATTENTION_PREVIEW,),
     "ai.onnx.preview.training": (OPTIMIZERS,),
     "com.microsoft": (MICROSOFT,),
-    "sardonyx": (LOWERED, LOOKUPS),
+    "sardonyx": (LOWERED, LOOKUPS, BLOCKS),
 }
 
 REFERENCE: dict[tuple[str, str], Reference] = {

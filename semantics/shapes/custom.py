@@ -8,6 +8,7 @@ from typing import Any
 from xdsl.dialects.builtin import f32, f64
 
 from ...dialects import onnx
+from ...dialects.dims import as_dim
 from ..custom import OWN_DOMAIN
 from .context import Context, ShapeError, Types
 
@@ -40,6 +41,15 @@ def n_grams(c: Context) -> Types:
     return [c.tensor(f32, [*c.dims(0)[:-1], _attribute(c, "columns")])]
 
 
+def block_mat_mul(c: Context) -> Types:
+    """Products [.., columns] of the first operand's type."""
+    x = c.dims(0)
+    if not x:
+        raise ShapeError("MatMulNBits needs rows")
+    c.equal(x[-1], as_dim(_attribute(c, "depth")), "the depth of MatMulNBits")
+    return [c.like(0, [*x[:-1], _attribute(c, "columns")])]
+
+
 def inverse(c: Context) -> Types:
     """Square matrices."""
     x = c.dims(0)
@@ -51,6 +61,7 @@ def inverse(c: Context) -> Types:
 
 RULES: dict[tuple[str, str], Callable[[Context], Types]] = {
     ("com.microsoft", "Inverse"): inverse,
+    (OWN_DOMAIN, "BlockMatMul"): block_mat_mul,
     (OWN_DOMAIN, "Couple"): couple,
     (OWN_DOMAIN, "Lookup"): lookup,
     (OWN_DOMAIN, "NGrams"): n_grams,
