@@ -1,7 +1,8 @@
 """Template "attention": softmax(scale q k^T + mask) v in one pass over the keys, block by block.
 
 All of the operator: three or four axes, shared key heads, past keys and values, boolean and added masks, causal and
-windowed masks, soft capping, valid lengths, the scores as a result.  f16 and bf16 are computed in f32 and rounded once.
+windowed masks, soft capping, valid lengths, the scores as a result.  f16, and bf16 with its softmax in f32, are
+computed in f32 and rounded once; other attention of bf16 in the steps of `attention_steps.py`.
 
 Keys are packed into panels once for each head.  A tile of query rows then goes through the keys in blocks: scores of
 the block by register tiles, their formula and the running maximum row by row, exponentials and their sum, and the
@@ -24,6 +25,7 @@ from ..loop_builder import INDEX
 from ..template import TemplateContext
 from .activations import like
 from .attention_skips import BlockBounds
+from .attention_steps import in_steps, rounded, scale_in_steps, weights_in_steps
 from .emit import Ix, lanes_of
 from .matmul_problem import batch_strides
 from .operator import Operator
@@ -111,8 +113,11 @@ class Attention:
         self.panel = 2 * self.lanes
         # of a row's scores so many in step, as one vector: a block is a multiple of that
         self.wide = self.lanes if e.target.plain else IN_STEP * self.lanes
-        self.pitch = KEY_BLOCK + self.lanes  # rows of scores that are not a power of two apart
         self.root = o.attr("scale")
+        self.in_steps = in_steps(o.kind(Q).ir, o.attr("softmax_precision"), self.root)
+        # keys whose scores are kept at once, in rows that are not a power of two apart
+        self.block = self.keys if self.in_steps else as_dim(KEY_BLOCK)
+        self.pitch = self.block + (self.wide + self.lanes if self.in_steps else self.lanes)
         self.bounds: BlockBounds | None = None
         # packing writes whole chunks
         self.panel_steps = (self.size + (self.lanes - 1)) // self.lanes * self.lanes
@@ -126,12 +131,27 @@ class Attention:
         return bool(self.o.attr("is_causal", 0)) or max(windows) >= 0 or self.o.has(LENGTHS)
 
     @property
+    def shows_weights(self) -> bool:
+        """Whether the probabilities are a result."""
+        return self.o.has_result(SCORES) and self.o.attr("qk_matmul_output_mode", 0) == 3
+
+    @property
     def may_skip(self) -> bool:
         """Whether there are several blocks, and a mask that may leave some of them out."""
         o = self.o
-        if not o.has(MASK) or o.has_result(SCORES) or o.dims(MASK)[-1] is not self.keys or self.e.target.plain:
+        if (
+            self.in_steps
+            or not o.has(MASK)
+            or o.has_result(SCORES)
+            or o.dims(MASK)[-1] is not self.keys
+            or self.e.target.plain
+        ):
             return False
         return not self.keys.is_const or self.keys.value > KEY_BLOCK
+
+    def rounded(self, value: SSAValue) -> SSAValue:
+        """What a step of the function body gives."""
+        return rounded(self.e, value) if self.in_steps else value
 
     def scale(self) -> SSAValue:
         """The attribute, or 1 / sqrt(size)."""
@@ -205,6 +225,8 @@ class Attention:
 
             at = loop.index * (steps * self.panel)
             pack_across(e, self.products, rows.buffer, row_at, self.panel, size, packed, at, self.panel)
+            if self.in_steps:
+                scale_in_steps(e, self.scale(), packed, at, steps * self.panel, self.lanes)
         return packed
 
     # Tiles of queries
@@ -249,9 +271,7 @@ class TileScratch:
         def some(size: Dim | int, element: Attribute = a.sums) -> SSAValue:
             return a.context.scratch(element, size, thread)
 
-        kept = (
-            some(a.keys * tile.rows) if a.o.has_result(SCORES) and a.o.attr("qk_matmul_output_mode", 0) == 3 else None
-        )
+        kept = some(a.keys * tile.rows) if a.shows_weights and not a.in_steps else None
         return TileScratch(
             some(a.panel_steps * tile.rows + slack(a.lanes, tile.rows)),
             some(tile.rows * a.pitch),
@@ -279,14 +299,15 @@ class QueryTile:
         self.start()
         keys = e.dim(a.keys)
         begin, end = e.ix(0), keys
-        if a.limited and not a.o.has_result(SCORES):
+        if a.limited and not a.o.has_result(SCORES) and not a.in_steps:
             # what no row may attend to adds nothing
             begin, end = self.first_key // KEY_BLOCK * KEY_BLOCK, self.last_key.min(keys)
         bounds = a.bounds if self.tile.rows <= a.lanes else None
         norm = None if bounds is None else bounds.rows_norm(self)
-        with e.loop(begin, end, KEY_BLOCK) as blocks:
+        block = e.dim(a.block)
+        with e.loop(begin, end, block) as blocks:
             first = blocks.index
-            count = (keys - first).min(KEY_BLOCK)
+            count = (keys - first).min(block)
             if bounds is None or norm is None:
                 self.block(first, count)
             else:
@@ -322,9 +343,12 @@ class QueryTile:
 
         size = e.dim(a.size)
         pack_across(e, a.products, rows.buffer, row_at, self.tile.rows, size, s.queries, e.ix(0), self.tile.rows)
-        scale = e.b.broadcast(a.scale(), a.lanes)
-        with e.loop(0, size * self.tile.rows, a.lanes) as loop:
-            e.store_vector(e.mul(e.load_vector(s.queries, loop.index, a.lanes), scale), s.queries, loop.index)
+        if a.in_steps:
+            scale_in_steps(e, a.scale(), s.queries, e.ix(0), size * self.tile.rows, a.lanes)
+        else:
+            scale = e.b.broadcast(a.scale(), a.lanes)
+            with e.loop(0, size * self.tile.rows, a.lanes) as loop:
+                e.store_vector(e.mul(e.load_vector(s.queries, loop.index, a.lanes), scale), s.queries, loop.index)
         zero = e.constant(0, a.sums, a.lanes)
         with e.loop(0, e.dim(a.value_width) * self.tile.rows, a.lanes) as loop:
             e.store_vector(zero, s.values, loop.index)
@@ -370,7 +394,7 @@ class QueryTile:
                 return vectors, lambda r: e.load(s.queries, k * tile.rows + r)
 
             for i, total in enumerate(tile.accumulate(e, a.products, [e.dim(a.size)], factors)):
-                e.store_vector(total, s.scores, loop.index + (i // 2 * a.pitch + i % 2 * a.lanes))
+                e.store_vector(total, s.scores, loop.index + e.dim(a.pitch) * (i // 2) + i % 2 * a.lanes)
 
     # A row of a block
 
@@ -378,7 +402,7 @@ class QueryTile:
         """The scores of a row as exponentials, with its maximum and sum; the sums of values are scaled to it."""
         a, e, s = self.a, self.e, self.s
         formula = ScoreFormula(self, row)
-        at, wide = row * a.pitch, a.wide
+        at, wide = row * e.dim(a.pitch), a.wide
         with e.loop(0, count, wide, carried=[e.constant(-inf, a.sums, wide)], nonempty=True) as loop:
             products = e.load_vector(s.scores, loop.index + at, wide)
             scores = formula.apply(products, first + loop.index, count - loop.index)
@@ -396,6 +420,10 @@ class QueryTile:
         none = e.compare("oeq", maximum, e.constant(-inf, a.sums))
         base = e.select(none, e.constant(0, a.sums), maximum)
         shift = e.b.broadcast(base, wide)
+        if a.in_steps:
+            weights_in_steps(e, s.scores, at, count, shift, a.lanes)
+            e.store(e.constant(1, a.sums), s.totals, row)
+            return
         with e.loop(0, count, wide, carried=[e.constant(0, a.sums, wide)], nonempty=True) as loop:
             weights = e.math("exp", e.sub(e.load_vector(s.scores, loop.index + at, wide), shift))
             e.store_vector(weights, s.scores, loop.index + at)
@@ -417,7 +445,7 @@ class QueryTile:
     def add_values(self, first: Ix, count: Ix) -> None:
         """values[row] += the row's exponentials times the block's values."""
         a, e, s, tile = self.a, self.e, self.s, self.tile
-        rows, width, size = a.value_rows, e.dim(a.value_width), e.dim(a.value_size)
+        rows, width, size, pitch = a.value_rows, e.dim(a.value_width), e.dim(a.value_size), e.dim(a.pitch)
         start = rows.at(self.sample, self.kv_head, first)
         with e.loop(0, size, a.panel) as loop:
             masks = self.value_masks(size - loop.index)
@@ -428,7 +456,7 @@ class QueryTile:
                 vectors = [
                     a.value_products.load_vector(e, rows.buffer, at + v * a.lanes, a.lanes, masks[v]) for v in range(2)
                 ]
-                return vectors, lambda r: e.load(s.scores, k + r * a.pitch)
+                return vectors, lambda r: e.load(s.scores, pitch * r + k)
 
             for i, total in enumerate(tile.accumulate(e, a.products, [count], factors)):
                 place = loop.index + width * (i // 2) + i % 2 * a.lanes
@@ -462,6 +490,17 @@ class QueryTile:
                 e.store_vector(a.products.narrow(e, value, element), out.buffer, loop.index + at, mask)
             if s.kept is not None:
                 self.deliver_weights(row, factor, s.kept)
+            elif a.shows_weights:
+                self.copy_weights(row)
+
+    def copy_weights(self, row: Ix) -> None:
+        """The row's probabilities, where they are in place of the scores of all keys."""
+        a, e = self.a, self.e
+        keys = e.dim(a.keys)
+        with e.loop(0, keys, a.lanes) as loop:
+            mask = e.mask(keys - loop.index, a.lanes)
+            weights = e.load_vector(self.s.scores, row * e.dim(a.pitch) + loop.index, a.lanes, mask)
+            self.store_scores(weights, row, loop.index, mask)
 
     def deliver_weights(self, row: Ix, factor: SSAValue, kept: SSAValue) -> None:
         """The row's probabilities."""
@@ -511,12 +550,14 @@ class ScoreFormula:
         lanes = lanes_of(scores) or 1
         whole = a.keys.is_const and a.keys.value % lanes == 0
         there = e.mask(left, lanes)
+        scores = a.rounded(scores)
         mode = o.attr("qk_matmul_output_mode", 0) if o.has_result(SCORES) else None
         self._show(mode == 0, scores, key, there)
         cap = o.attr("softcap", 0.0)
         if cap:
             cap_lanes = like(e, float(cap), scores)
-            scores = e.mul(e.math("tanh", e.div(scores, cap_lanes)), cap_lanes)
+            bent = a.rounded(e.math("tanh", a.rounded(e.div(scores, cap_lanes))))
+            scores = a.rounded(e.mul(bent, cap_lanes))
         self._show(mode == 1, scores, key, there)
         lowest = like(e, -inf, scores)
         if self.mask_at is not None:
@@ -554,7 +595,7 @@ class ScoreFormula:
             scores = e.select(inside, scores, lowest)
         if self.o.kind(MASK).kind == "b":
             return e.select(value, scores, lowest)
-        return e.add(scores, self.as_sum(value))
+        return a.rounded(e.add(scores, a.rounded(self.as_sum(value))))
 
     def as_sum(self, value: SSAValue) -> SSAValue:
         """A mask to be added, in the type of the sums."""

@@ -18,7 +18,7 @@ from ...semantics.chosen_axes import is_chosen, reduced_to_one
 from .arithmetic import safe_quotient
 from .body import Body
 from .casts import convert, converted
-from .element_kinds import F64, I64, Element, element_of
+from .element_kinds import BF16, F32, F64, I64, Element, element_of
 from .graph import Combine, Computed, Node, Use, View, pointwise, widened, with_unit_axes
 from .index_space import Index, IndexSpace
 from .movement import reshaped
@@ -37,6 +37,8 @@ from .operators import (
 from .scalars import Scalars
 
 Formula = Callable[[Scalars, SSAValue, Element], SSAValue]
+RUN = 8
+"""Numbers of bf16 that are added one by one in bf16."""
 
 
 def mapped(formula: Formula, x: Node, cost: float = 1) -> Node:
@@ -210,9 +212,49 @@ def softmax(o: Operands) -> list[Node]:
     if not x.dims:
         return [converted(mapped(lambda s, v, t: s.constant(1.0, t), x), o.element())]
     axes = [axis_of(o.attr("axis"), len(x.dims))]
+    if o[0].element is BF16:
+        return [softmax_in_steps(x, axes[0])]
     e = exp(below_greatest(x, axes))
     inverse = reciprocal(reduced_keeping(Combine.ADD, e, axes))
     return [converted(binary(Scalars.mul, e, inverse), o.element())]
+
+
+def softmax_in_steps(x: Node, axis: int) -> Node:
+    """A softmax of bf16 as the standard's function body has it: each step rounded, the additions of the sum too."""
+
+    def rounded(y: Node) -> Node:
+        return widened(converted(y, BF16))
+
+    e = rounded(exp(rounded(below_greatest(x, [axis]))))
+    total = rounded(reduced_keeping(Combine.ADD, summed_in_runs(e, axis), [axis]))
+    return converted(quotient(e, total), BF16)
+
+
+def summed_in_runs(x: Node, axis: int) -> Node:
+    """Up to `RUN` elements of an axis of f32 added one by one, each sum rounded to bf16.
+
+    The elements of a run are as far apart as there are runs, so that runs are neighbours in a vector. Longer sums than
+    that are not rounded at each addition: from 256 on a number in bf16 does not grow any more by 1.
+    """
+    count = x.dims[axis]
+    runs = (count + (RUN - 1)) // RUN
+
+    def formula(body: Body, index: Index) -> SSAValue:
+        s = body.scalars
+
+        def term(step: int) -> SSAValue:
+            place = index[axis] + runs * step
+            there = s.compare("lt", body.index(place), body.index(count), I64)
+            at = (*index[:axis], place, *index[axis + 1 :])
+            return body.guarded([there] if step else [], lambda: body.read(x, at), lambda: s.constant(0.0, F32))
+
+        total = term(0)
+        for step in range(1, RUN if not count.is_const else min(RUN, count.value)):
+            total = s.widen(s.narrow(s.add(total, term(step), F32), BF16), BF16)
+        return total
+
+    dims = (*x.dims[:axis], runs, *x.dims[axis + 1 :])
+    return Computed(dims, F32, ((x, Use.MANY),), formula, cost=4 * RUN)
 
 
 def below_greatest(x: Node, axes: Sequence[int]) -> Node:

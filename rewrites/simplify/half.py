@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from xdsl.dialects.builtin import ModuleOp, TensorType, bf16, f16, f32
+from xdsl.dialects.builtin import ModuleOp, TensorType, f16, f32
 from xdsl.ir import Attribute, Operation, SSAValue
 
 from ...dialects import onnx
@@ -14,7 +14,9 @@ from ..constants import attributes_of, make_constant
 from ..driver import ORIGIN, Firing, origins_of
 from .redundancy import functions_of
 
-HALVES = (f16, bf16)
+HALVES = (f16,)
+"""Not bf16: what a rounding to 8 bits takes is more than anybody calls rounding, so leaving one out changes results
+(and the standard's tests hold each step of a function body to it)."""
 
 KEPT: frozenset[type[Operation]] = frozenset(
     (onnx.CastOp, onnx.CastLikeOp, onnx.QuantizeLinearOp, onnx.DequantizeLinearOp, onnx.DynamicQuantizeLinearOp)

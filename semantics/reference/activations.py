@@ -109,7 +109,7 @@ def softmax_in(x: Array, axis: int, dtype: np.dtype) -> Array:
     """Softmax of float64 `x` as an operator on `dtype` has it.
 
     Of 16-bit floats it is the function body of the standard op by op, each rounded.  The standard's tests fix the sum
-    of the exponentials: of float16 rounded once, of bfloat16 at each addition (here pairwise, which loses little).
+    of the exponentials: of float16 rounded once, of bfloat16 at each addition (here in runs, see `_in_runs`).
     """
     if x.size == 0 or dtype.itemsize > 2:
         return double(narrow(softmax_of(x, axis), dtype))
@@ -119,21 +119,24 @@ def softmax_in(x: Array, axis: int, dtype: np.dtype) -> Array:
 
     e = rounded_(np.exp(rounded_(x - np.max(x, axis=axis, keepdims=True))))
     if dtype == BFLOAT16:
-        total = np.expand_dims(_pairwise(np.moveaxis(e, axis, 0), dtype), axis)
+        total = np.expand_dims(_in_runs(np.moveaxis(e, axis, 0), dtype), axis)
     else:
         total = rounded_(np.sum(e, axis=axis, keepdims=True))
     return rounded_(e / total)
 
 
-def _pairwise(x: Array, dtype: np.dtype) -> Array:
-    """The sum over axis 0, each addition rounded to `dtype`: in halves, below eight terms one by one."""
-    count = len(x)
-    if count >= 8:
-        return double(narrow(_pairwise(x[: count // 2], dtype) + _pairwise(x[count // 2 :], dtype), dtype))
-    total = x[0]
-    for term in x[1:]:
-        total = double(narrow(total + term, dtype))
-    return total
+def _in_runs(x: Array, dtype: np.dtype) -> Array:
+    """The sum over axis 0: up to eight elements one by one in `dtype`, then all these runs at once.
+
+    The elements of a run are as far apart as there are runs.
+    """
+    runs = -(-len(x) // 8)
+    total = x[:runs]
+    for first in range(runs, len(x), runs):
+        more = x[first : first + runs]
+        more = np.concatenate([more, np.zeros((runs - len(more), *more.shape[1:]))])
+        total = double(narrow(total + more, dtype))
+    return double(narrow(np.sum(total, axis=0), dtype))
 
 
 def log_softmax_of(x: Array, axis: int) -> Array:

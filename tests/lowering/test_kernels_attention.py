@@ -47,6 +47,16 @@ def test_other_types(dtype: object) -> None:
     run("Attention", {"is_causal": 1}, qkv(1, 2, 6, 20, 8, dtype=dtype), (0,), tolerance=60.0 if dtype == "f8" else 4.0)
 
 
+STEPS: list[dict[str, Any]] = [{}, {"is_causal": 1}, {"softcap": 2.0, "scale": 0.7}, {"qk_matmul_output_mode": 3}]
+
+
+@pytest.mark.parametrize("attributes", STEPS, ids=str)
+def test_bf16_rounds_at_each_step_of_the_function_body(attributes: dict[str, Any]) -> None:
+    outputs = (0, 3) if "qk_matmul_output_mode" in attributes else (0,)
+    for sizes in ((1, 2, 3, 6, 8), (2, 2, 9, 37, 8, 1), (1, 1, 2, 600, 4)):
+        run("Attention", attributes, qkv(*sizes, dtype=ml_dtypes.bfloat16), outputs, tolerance=1.0)
+
+
 MASKS = [
     ((7, 40), np.float32), ((2, 1, 7, 40), np.float32), ((1, 3, 1, 40), np.float32), ((2, 3, 7, 40), np.bool_),
     ((7, 40), np.bool_), ((2, 1, 1, 40), np.bool_), ((7, 1), np.float32), ((7, 25), np.bool_),

@@ -29,6 +29,17 @@ func.func @main(%x: {HALF}) -> {HALF} {{
     assert [type(op) for op in live] == [onnx.CastOp, onnx.ExpOp, onnx.SqrtOp, onnx.CastOp]
 
 
+def test_bf16_keeps_its_roundings() -> None:
+    module = parse("""
+func.func @main(%x: tensor<8xbf16>) -> tensor<8xbf16> {
+  %a = onnx.Exp(%x) : (tensor<8xbf16>) -> tensor<8xbf16>
+  %b = onnx.Sqrt(%a) : (tensor<8xbf16>) -> tensor<8xbf16>
+  func.return %b : tensor<8xbf16>
+}
+""")
+    assert not widen_half(module, WeightStore())
+
+
 def test_the_models_own_cast_rounds() -> None:
     module = parse(f"""
 func.func @main(%x: tensor<8xf32>) -> {HALF} {{
