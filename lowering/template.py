@@ -40,6 +40,11 @@ class Unmade(Protocol):
         """A vector of every stride-th element along the last axis, from `indices` on; of these, `count` are there."""
         ...
 
+    def is_flat(self, axes: int) -> bool:
+        """Whether `load` may be given (0, ..., 0, q) for the index of the q-th element on the last axes, and go on over
+        the ends of rows."""
+        ...
+
     def make(self) -> None:
         """Emits the loops that put it into memory, here."""
         ...

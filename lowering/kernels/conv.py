@@ -29,8 +29,8 @@ from .operands import element_type, integers, stored_type
 from .panels import pack_across, slack, transpose
 from .phase_image import PhaseImage
 from .register_tile import Factors, Products, RegisterTile
-from .rows import StoredRows, input_rows
-from .window import ONE, ZERO, Convolution, product, read_convolution
+from .rows import StoredRows, flattened, input_rows
+from .window import ONE, ZERO, Axis, Convolution, Windows, product, read_convolution
 from .winograd import WinogradBuilder
 from .winograd_channels import ChannelsBuilder
 
@@ -115,6 +115,7 @@ class ConvBuilder:
         # where positions are rows, the last tile reads on behind the input, unless it has a height of its own
         plain_input = self.windows.is_plain and (not plan.pixels or self.windows.positions.is_const)
         self.reads_input = plain_input and isinstance(self.input_rows, StoredRows)
+        self.flat_rows = flattened(self.input_rows) if self.windows.is_plain else None
         self.flat = self.windows.is_flat and flat_epilogue(context, op, len(self.windows.axes))
 
     def build(self) -> None:
@@ -151,6 +152,12 @@ class ConvBuilder:
         """Copies the input's channel `first + channel` as the buffer's channel `channel`."""
         e = self.e
         at = channel * e.dim(self.windows.channel)
+        if self.flat_rows is not None:
+            # without padding a channel is one row, which is not cut into vectors anew in each of its rows
+            size = product([a.size for a in self.windows.axes])
+            whole = Windows((Axis(size, size, ONE, 1, 1, ZERO),))
+            PhaseImage(e, self.products, whole).copy_channel(self.flat_rows, channel + first, buffer, at)
+            return
         self.image.copy_channel(self.input_rows, channel + first, buffer, at)
 
     def write_tables(self) -> None:

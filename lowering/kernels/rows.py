@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from xdsl.ir import SSAValue
@@ -108,11 +108,21 @@ class ComputedRows:
     products: Products
     operand: Unmade
     dims: Sequence[Dim]
+    flat: bool = False
+    """Whether a row is a whole channel."""
 
     def row(self, channel: Ix, outer: Sequence[Ix]) -> ComputedRow:
-        channels = self.e.dim(self.dims[1])
-        index = [channel // channels, channel % channels, *inner(outer, len(self.dims) - 2)]
+        channels, axes = self.e.dim(self.dims[1]), len(self.dims) - 2
+        before = [self.e.ix(0)] * (axes - 1) if self.flat else inner(outer, axes)
+        index = [channel // channels, channel % channels, *before]
         return ComputedRow(self.e, self.products, self.operand, index)
+
+
+def flattened(rows: Rows) -> ComputedRows | None:
+    """The same as one row a channel, where what computes them may go on over the ends of rows."""
+    if not isinstance(rows, ComputedRows) or len(rows.dims) == 3 or not rows.operand.is_flat(len(rows.dims) - 2):
+        return None
+    return replace(rows, flat=True)
 
 
 def inner(outer: Sequence[Ix], axes: int) -> Sequence[Ix]:

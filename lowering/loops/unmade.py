@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from math import prod
 
+from xdsl.dialects import linalg
 from xdsl.dialects.builtin import TensorType
 from xdsl.ir import SSAValue
 
@@ -13,7 +15,8 @@ from ...dialects.dims import Dim
 from ...dialects.dims.expression import ONE
 from ..body import BodyEmitter, Lanes, Storage, Value, vectorizable
 from ..loop_builder import LoopBuilder, Scalar
-from .generics import Generic, Shapes
+from ..places import Buffer
+from .generics import Access, Generic, Shapes
 from .nests import Nest
 
 COPYING: Mapping[str, int] = {"conv": 0}
@@ -89,6 +92,27 @@ class Computed:
 
     def make(self) -> None:
         self.make_()
+
+    def is_flat(self, axes: int) -> bool:
+        """So it is where sizes are known, and what is read along these axes has them as its last ones, too."""
+        [write], [result] = self.generic.outputs, self.generic.results
+        sizes = self.dims[-axes:]
+        if any(not d.is_const or d is ONE for d in sizes) or tuple(self.shapes[result][-axes:]) != tuple(sizes):
+            return False
+        if any(isinstance(op, linalg.IndexOp) for op in self.generic.walk()):
+            return False
+        loops = write.axes[-axes:]
+        extents = [d.value for d in sizes]
+        pitches = [prod(extents[k + 1 :]) for k in range(axes)]
+
+        def is_along(access: Access) -> bool:
+            place = self.storage[access.tensor]
+            if not any(axis in loops for axis in access.axes):
+                return True
+            whole = access.axes[-axes:] == loops and not any(axis in loops for axis in access.axes[:-axes])
+            return whole and isinstance(place, Buffer) and list(place.strides[-axes:]) == pitches
+
+        return all(is_along(access) for access in self.generic.reads)
 
     def load(self, indices: Sequence[Scalar], lanes: int, stride: int, count: Scalar | None) -> SSAValue:
         """A vector of every stride-th element along the last axis; anything from the `count`-th on."""
