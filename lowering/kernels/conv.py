@@ -37,6 +37,8 @@ from .winograd_channels import ChannelsBuilder
 LINE_BYTES = 64
 FEW_STEPS = 160
 """Up to so many products to a sum, its way by memory to the epilogue shows."""
+PANEL_SHARE = 2 / 3
+"""Of the first cache, for what a tile of positions computes of its operand for itself."""
 OWN_IMAGE_GROUPS = 4
 """From so many groups on, a unit of work is one group of one image, and copies its channels itself."""
 
@@ -116,6 +118,8 @@ class ConvBuilder:
         plain_input = self.windows.is_plain and (not plan.pixels or self.windows.positions.is_const)
         self.reads_input = plain_input and isinstance(self.input_rows, StoredRows)
         self.flat_rows = flattened(self.input_rows) if self.windows.is_plain else None
+        self.panels = self.flat_rows is not None and self.panel_fits()
+        """Whether each tile of positions computes what it reads for itself."""
         self.flat = self.windows.is_flat and flat_epilogue(context, op, len(self.windows.axes))
 
     def build(self) -> None:
@@ -132,10 +136,18 @@ class ConvBuilder:
         self.write_tables()
         if self.reads_input and isinstance(self.input_rows, StoredRows):
             self.all_images(self.input_rows.buffer, e.ix(0), e.dim(c.images))
+        elif self.panels:
+            self.all_images(None, e.ix(0), e.dim(c.images))
         elif c.groups >= OWN_IMAGE_GROUPS:
             self.own_images()
         else:
             self.shared_images()
+
+    def panel_fits(self) -> bool:
+        """Whether the positions of a tile of all channels of a group are little beside the first cache."""
+        size = self.convolution.depth * self.width * self.products.bytes
+        all_channels_in_turn = self.windows.taps == ONE and not self.plan.pixels and not self.plan.rows_outside
+        return all_channels_in_turn and size.is_const and size.value <= self.context.target.l1 * PANEL_SHARE
 
     def packed_weights(self) -> SSAValue:
         """The operand that was packed as a constant."""
@@ -159,6 +171,17 @@ class ConvBuilder:
             PhaseImage(e, self.products, whole).copy_channel(self.flat_rows, channel + first, buffer, at)
             return
         self.image.copy_channel(self.input_rows, channel + first, buffer, at)
+
+    def copy_panel(self, channels: Ix, position: Ix, panel: SSAValue) -> None:
+        """panel[channel, :] = the group's channels, from the one numbered `channels` on, at a tile's positions."""
+        e, rows, lanes = self.e, self.flat_rows, self.tile.lanes
+        assert rows is not None
+        with e.loop(0, e.dim(self.convolution.depth)) as loop:
+            row = rows.row(loop.index + channels, [])
+            for v in range(self.tile.vectors):
+                at = position + v * lanes
+                values = row.vector(at, 1, None if self.covers_whole_tiles() else self.positions - at)
+                e.store_vector(values, panel, loop.index * self.width + v * lanes)
 
     def write_tables(self) -> None:
         """What taps add to a position; no table where there is one tap."""
@@ -187,8 +210,8 @@ class ConvBuilder:
 
     # The three ways in which images come to the tiles
 
-    def all_images(self, buffer: SSAValue, first: Ix, count: Ix) -> None:
-        """Tiles of images in a buffer of all their channels, in parallel."""
+    def all_images(self, buffer: SSAValue | None, first: Ix, count: Ix) -> None:
+        """Tiles of images in a buffer of all their channels, or of panels, in parallel."""
         e, c = self.e, self.convolution
         channel = e.dim(product([a.size for a in self.windows.axes]) if self.reads_input else self.windows.channel)
         parts = c.groups * self.output_phases
@@ -200,12 +223,17 @@ class ConvBuilder:
             outer, inner = inner, outer
         with e.parallel(extent, grain) as (lower, upper, thread):
             sums = self.take_sums(thread)
+            source = buffer or self.image_scratch(c.depth * self.width, thread)
             with e.loop(lower // inner, (upper - 1) // inner + 1, nonempty=True) as items:
                 start = items.index * inner
                 part = items.index // outer % parts
                 group, number = part // self.output_phases, items.index // (outer * parts)
                 channels = (number * c.groups + group) * e.dim(c.depth)
-                view = ImageView(buffer, channels * channel, channel, part % self.output_phases)
+                view = ImageView(source, channels * channel, channel, part % self.output_phases)
+                if buffer is None:
+                    position = items.index % outer * self.width
+                    self.copy_panel(channels, position, source)
+                    view = ImageView(source, e.ix(0) - position, e.ix(self.width), view.phase)
                 with e.loop((lower - start).max(0), (upper - start).min(inner)) as tiles:
                     row, position = tiles.index, items.index % outer
                     if self.plan.rows_outside:
@@ -365,9 +393,9 @@ class ConvBuilder:
             at, step = self.tap_offset(view, position, indices)
             weight = step * self.height + weights_at
             places = [at + v * tile.lanes for v in range(tile.vectors)]
-            for place in places if plan.channels_ahead else ():
+            for place in places if plan.channels_ahead and not self.panels else ():
                 e.prefetch(view.buffer, place + view.channel * plan.channels_ahead)
-            for place in places if plan.tiles_ahead else ():
+            for place in places if plan.tiles_ahead and not self.panels else ():
                 e.prefetch(view.buffer, place + plan.tiles_ahead * tile.columns, 2)
             if plan.steps_ahead:
                 e.prefetch(self.weights, weight + plan.steps_ahead * self.height)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 
-from xdsl.dialects import linalg
+from xdsl.dialects.linalg.ops import IndexOp
 from xdsl.dialects.builtin import TensorType
 from xdsl.ir import SSAValue
 
@@ -99,7 +99,7 @@ class Computed:
         sizes = self.dims[-axes:]
         if any(not d.is_const or d is ONE for d in sizes) or tuple(self.shapes[result][-axes:]) != tuple(sizes):
             return False
-        if any(isinstance(op, linalg.IndexOp) for op in self.generic.walk()):
+        if any(isinstance(op, IndexOp) for op in self.generic.walk()):
             return False
         loops = write.axes[-axes:]
         extents = [d.value for d in sizes]

@@ -156,6 +156,43 @@ def test_prologues_have_the_bits_of_kernels_apart(name: str) -> None:
         assert found.shape == want.shape and found.tobytes() == want.tobytes(), sizes
 
 
+KNOWN = {
+    "channels scaled": ("float[2, 33, 9, 13] x, float[2, 33, 1, 1] z, float[20, 33, 1, 1] w", ""),
+    "many positions": (
+        "float[1, 9, 40, 37] x, float[1, 9, 1, 1] z, float[35, 9, 1, 1] w",
+        "",
+    ),
+    "a small image": ("float[2, 70, 7, 7] x, float[2, 70, 1, 1] z, float[50, 70, 1, 1] w", ""),
+    "many channels": ("float[1, 900, 5, 9] x, float[900, 1, 1] z, float[6, 900, 1, 1] w", ""),
+    "in groups": ("float[2, 12, 9, 13] x, float[12, 1, 1] z, float[15, 4, 1, 1] w", "group = 3"),
+    "rows scaled": ("float[1, 5, 9, 13] x, float[9, 1] z, float[20, 5, 1, 1] w", ""),
+    "columns scaled": ("float[1, 5, 9, 13] x, float[13] z, float[20, 5, 1, 1] w", ""),
+    "all elements scaled": ("float[1, 5, 9, 13] x, float[9, 13] z, float[20, 5, 1, 1] w", ""),
+    "of one column": ("float[1, 5, 19, 1] x, float[5, 1, 1] z, float[20, 5, 1, 1] w", ""),
+    "three axes": ("float[1, 5, 3, 9, 7] x, float[5, 1, 1, 1] z, float[20, 5, 1, 1, 1] w", ""),
+    "windows": ("float[1, 5, 9, 13] x, float[5, 1, 1] z, float[20, 5, 3, 2] w", ""),
+    "in halves": ("float16[1, 5, 9, 13] x, float16[5, 1, 1] z, float16[20, 5, 1, 1] w", ""),
+}
+
+
+@pytest.mark.parametrize("name", KNOWN)
+def test_prologues_of_known_sizes(name: str) -> None:
+    """Copied over the ends of rows where that is right, and by each tile where it is little."""
+    inputs, attributes = KNOWN[name]
+    kind = inputs.split("[")[0]
+    axes = inputs.split("]")[0].count(",") + 1
+    result = ", ".join("BMPQR"[:axes])
+    text = f"({inputs}) => ({kind}[{result}] y) {{ e = Mul (x, z) y = Conv <{attributes}> (e, w) }}"
+    model = onnx.parser.parse_model(HEAD + text.replace(" <>", ""))
+    apart = sx.compile(model, cache=False, fuse=False)
+    feeds = feeds_of(apart, {})
+    want = apart(feeds)["y"]
+    for threads in (1, 3):
+        fused = sx.compile(model, cache=False, threads=threads)
+        assert len(fused.explain().to_dict()["kernels"]) == 1
+        assert fused(feeds)["y"].tobytes() == want.tobytes()
+
+
 def test_an_index_that_is_outside_is_an_error_in_a_prologue() -> None:
     signature, body = CASES["rows by an index"]
     program = sx.compile(onnx.parser.parse_model(f"{HEAD}{signature} {{ {body} }}"), cache=False)
