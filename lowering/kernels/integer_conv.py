@@ -120,6 +120,7 @@ class IntegerConvBuilder(ConvBuilder):
         self.x_flip = operator.kind(self.input).kind == "i"
         self.w_flip = operator.kind(self.weight).kind == "u"
         self.flat = False
+        self.flat_rows, self.panels = None, False
         self.reads_input = False
         self.extra_row = may_have_zero(operator.kind(self.weight), self.w_zero.known())
         self.height = self.tile.rows - self.extra_row

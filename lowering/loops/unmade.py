@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 
-from xdsl.dialects.linalg.ops import IndexOp
 from xdsl.dialects.builtin import TensorType
+from xdsl.dialects.linalg.ops import IndexOp
 from xdsl.ir import SSAValue
 
 from ...dialects import kernel
