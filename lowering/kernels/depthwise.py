@@ -175,7 +175,7 @@ class DepthwiseBuilder:
         self.image = PhaseImage(e, products, self.windows)
         self.input_rows = input_rows(e, context, op, products)
         self.waiting = self.how_many_wait()
-        """Groups whose sums wait for the epilogue together; 0: in place those of some rows do, else none."""
+        """Groups whose sums wait for the epilogue together; 0: in place those of some rows do, in a copy none."""
         self.rows_wait = self.waiting == 0
         self.sums: SSAValue | None = None
         self.slot = e.ix(0)
@@ -189,7 +189,7 @@ class DepthwiseBuilder:
         size = outputs * c.rows * self.products.bytes * SHARE_OF_L1
         if size.is_const and size.value <= self.e.target.l1:
             return min(MOST_WAITING, self.e.target.l1 // size.value)
-        return 0 if 2 * self.tile.taps > self.registers else None
+        return 0
 
     def build(self) -> None:
         """Each channel of the input is copied, padded and split into phases."""
@@ -418,4 +418,9 @@ class DepthwiseBuilder:
             points.append([self.products.narrow(self.e, total, stored_type(self.op))])
             position = [row + r, column] if self.rank == 2 else [column]
             places.append([plain(i) for i in (number, channel, *position)])
-        self.context.store_in_step(self.op, points, places, mask)
+        if self.waiting is None:
+            self.context.store_in_step(self.op, points, places, mask)
+            return
+        # long epilogues in step would take the registers of the weights
+        for values, place in zip(points, places):
+            self.context.store(self.op, values, place, mask)
