@@ -186,8 +186,8 @@ def modulo(c: Context, a: Any, b: Any) -> Element:
     _require_divisor(c, b)
     if not c.attr("fmod"):
         return a % b
-    facts = c.scope.facts
-    return a % b if facts.prove_le(0, a) and facts.prove_le(0, b) else None
+    facts = c.scope.facts  # the sign is the dividend's
+    return a - b * _toward_zero(c, a, b) if facts.prove_le(0, b) else None
 
 
 def power(c: Context, a: Any, b: Any) -> Element:
@@ -462,6 +462,17 @@ def shifted(c: Context, a: Any, b: Any) -> Element:
     return moved if facts.prove_le(low, moved) and facts.prove_le(moved, high) else None
 
 
+def bits_kept(c: Context, a: Any, b: Any) -> Element:
+    """The lowest bits of a number, or all but these; a power of two divides by what the mask keeps or clears."""
+    for value, mask in ((a, b), (b, a)):
+        if not isinstance(value, Dim) or not isinstance(mask, Dim) or not mask.is_const:
+            continue
+        size = mask.value + 1 if mask.value >= 0 else -mask.value
+        if size & (size - 1) == 0:
+            return value % size if mask.value >= 0 else value - value % size
+    return None
+
+
 # --- casts ------------------------------------------------------------------------------------------------------------
 
 
@@ -545,6 +556,7 @@ RULES: Mapping[type[Operation], Callable[[Context], Known]] = {
     onnx.CumSumOp: cumulative(lambda a, b: a + b, ZERO),
     onnx.CumProdOp: cumulative(lambda a, b: a * b, ONE),
     onnx.BitShiftOp: elementwise(shifted),
+    onnx.BitwiseAndOp: elementwise(bits_kept),
     onnx.CastOp: cast,
     onnx.CastLikeOp: cast,
 }

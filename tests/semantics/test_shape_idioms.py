@@ -73,7 +73,8 @@ def named_numbers(nodes: str) -> tuple[str, list[str]]:
 
 def idioms() -> list[Idiom]:
     here = Path(__file__).parent
-    return [*read(here / "shape_idioms.txt"), *read(here / "shape_idioms_of_exporters.txt")]
+    files = ("shape_idioms.txt", "shape_idioms_of_exporters.txt", "shape_idioms_of_frameworks.txt")
+    return [idiom for file in files for idiom in read(here / file)]
 
 
 def read(file: Path) -> list[Idiom]:
