@@ -210,8 +210,9 @@ def loop(inference: Inference, c: Context) -> list[Attribute | None]:
     iteration = _count_iterations(block, c.scope)
     inner = _fixpoint(inference, c, block, states, initial, lambda: list(yields(block))[1 : 1 + len(states)], iteration)
     given = list(yields(block))
-    types = [_carried(c, at, arg, op.body) for at, arg in enumerate(states)]
     trips = trip_count(c, block, given[0], inner, iteration, op.body)
+    grown = [_grown(c, *state, trips, op.body) for state in zip(states, initial, given[1:])]
+    types = [escaping(c, at, type_, [op.body]) for at, type_ in enumerate(grown)]
     for at in range(len(states), len(c.results)):
         row = given[1 + at].type
         types.append(_stacked(c, at, row, trips, 0, op.body))
@@ -319,9 +320,19 @@ def _widened_dim(arg: SSAValue, axis: int, before: Dim, after: Dim, names: Names
     return names.size(arg, axis)
 
 
-def _carried(c: Context, at: int, arg: SSAValue, body: Region) -> Attribute | None:
-    """A state after the loop."""
-    return escaping(c, at, arg.type, [body])
+def _grown(c: Context, arg: SSAValue, first: SSAValue, after: SSAValue, trips: Dim | None, body: Region) -> Attribute:
+    """A state's type after the loop: an axis that each iteration makes longer by the same has grown that often."""
+    before = arg.type
+    if trips is None or not all(isinstance(value.type, TensorType) for value in (arg, first, after)):
+        return before
+    assert isinstance(before, TensorType)
+    found: list[Dim] = []
+    for axis, (size, start, end) in enumerate(zip(dims_of(arg), dims_of(first), dims_of(after), strict=True)):
+        gain = end - size
+        is_own = size is c.scope.names.sizes.get((arg, axis))
+        constant = gain.symbols.isdisjoint(size.symbols) and visible(gain, c.scope.names, [body])
+        found.append(start + gain * trips if is_own and constant else size)
+    return dims.tensor_type(before.element_type, found)
 
 
 def _stacked(c: Context, at: int, row: Attribute, count: Dim | None, axis: int, body: Region) -> Attribute:
@@ -371,7 +382,7 @@ def scan(inference: Inference, c: Context) -> list[Attribute | None]:
     run(inference, block, inner)
     given = list(yields(block))
     _require_same(inference, block, states, given, inner)
-    types = [_carried(c, at, arg, op.body) for at, arg in enumerate(states)]
+    types = [escaping(c, at, arg.type, [op.body]) for at, arg in enumerate(states)]
     out_axes = c.attr("scan_output_axes") or [0] * rows
     for at, axis in zip(range(first, len(c.results)), out_axes):
         types.append(_stacked(c, at, given[at].type, length, axis, op.body))
