@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 from onnx import (
+    IR_VERSION,
     AttributeProto,
     FunctionProto,
     GraphProto,
@@ -127,6 +128,8 @@ class Reader:
 
     def _module(self) -> ModuleOp:
         proto = self.proto
+        if proto.ir_version > IR_VERSION:
+            raise UnsupportedError(f"the model is of IR version {proto.ir_version}; this version knows {IR_VERSION}")
         opsets = self._opsets(proto.opset_import, proto.ir_version)
         body: list[Operation] = [self._main(proto.graph, opsets)]
         body += [self._function(f) for f in proto.functions]
@@ -412,7 +415,7 @@ class Reader:
             name, kind = attribute.name, _kind(attribute)
             expected = specs.get(name)
             if expected is None:
-                raise ModelError(f"has no attribute '{name}' in opset {schema.since_version}")
+                raise ModelError(f"{schema.name}-{schema.since_version} has no attribute '{name}'")
             if kind != expected.kind:
                 raise ModelError(f"its attribute '{name}' is {kind}, not {expected.kind}")
             if kind == "GRAPH" and not attribute.ref_attr_name:

@@ -444,7 +444,10 @@ def read(path: str | Path) -> ModuleOp:
     from .tools.opt import context_of, read_module
     from .universe import UNIVERSE
 
-    path = Path(path)
+    try:
+        path = Path(path)
+    except TypeError:
+        raise InputError(f"a level's text is read from a path, not {type(path).__name__}") from None
     module = read_module(path, context_of(UNIVERSE))
     _stores[module] = WeightStore.from_module(module, path.parent), {}
     return module

@@ -59,7 +59,7 @@ from .rewrites.simplify.redundancy import eliminate_dead_code
 from .rewrites.trees import LowerTrees
 from .rewrites.upgrade import upgrade_opset
 from .rewrites.uses import assumed_symbols
-from .runtime.errors import CompilerBug, Error, InputError, OpenRankError, UnsupportedError
+from .runtime.errors import CompilerBug, Error, InputError, ModelError, OpenRankError, UnsupportedError
 from .schedules import apply_schedules, tuned_key
 from .semantics.custom import CustomOperator, Operators, evaluator_of, meant_operators
 from .semantics.facts import Contradiction, Facts
@@ -168,10 +168,15 @@ _FIXED = re.compile(r"(?P<name>[A-Za-z_]\w*) *== *(?P<size>\d+)")
 
 
 def _check_operators(state: State) -> None:
-    """Raises UnsupportedError naming all operators that nobody has."""
+    """Raises UnsupportedError naming all operators that nobody has, ModelError for inputs of no type."""
+    for argument in main_of(state.module).body.block.args:
+        if isinstance(argument.type, onnx.UnknownType):
+            raise ModelError(f"input {onnx.value_name(argument)!r} has no element type")
     state.operators = meant_operators(state.module, state.operators)
 
     def known(domain: str, name: str) -> bool:
+        if (domain, name) in onnx.OP_BY_NAME:  # an operator of another opset than the model's
+            return (domain, name) in state.operators
         return (domain, name) in EXPANSIONS or evaluator_of(domain, name, state.operators) is not None
 
     missing = unsupported(state.module, known)

@@ -84,12 +84,21 @@ class WeightStore:
         self._entries[key] = entry
         return WeightAttr(key)
 
+    def _entry(self, handle: WeightAttr) -> Array | _Slice:
+        entry = self._entries.get(handle.data)
+        if entry is None:
+            raise ModelError(
+                f"weight {handle.data} is not here: text has its weights beside it only where it was written to a file "
+                "(compile --emit LEVEL -o FILE)"
+            )
+        return entry
+
     def get(self, handle: WeightAttr) -> Array:
         """The array of a handle, not to be written to.
 
-        Raises KeyError for a handle of another store, ModelError where the bytes of its file have changed.
+        Raises ModelError for one that is not here, and where the bytes of its file have changed.
         """
-        entry = self._entries[handle.data]
+        entry = self._entry(handle)
         if not isinstance(entry, _Slice):
             return entry
         if entry.array is None:
@@ -103,11 +112,11 @@ class WeightStore:
 
     def shape(self, handle: WeightAttr) -> tuple[int, ...]:
         """The sizes of a weight, without reading it."""
-        return self._entries[handle.data].shape
+        return self._entry(handle).shape
 
     def file_of(self, handle: WeightAttr) -> tuple[Path, int, int] | None:
         """The file that a weight is a part of, its first byte and its bytes; None for what is in no file."""
-        entry = self._entries[handle.data]
+        entry = self._entry(handle)
         if isinstance(entry, _Slice) and entry.file.path is not None:
             return entry.file.path, entry.offset, entry.nbytes
         return None

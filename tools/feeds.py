@@ -19,6 +19,8 @@ SHORT = {
 DEFAULT_SIZE = 3
 FUNCTIONS = {"min", "max", "broadcast"}
 """What a size's expression may call."""
+ANY_RANK = "..."
+"""The shape of an input of any rank."""
 
 
 class Spec(Protocol):
@@ -52,6 +54,8 @@ def make_feeds(specs: Sequence[Spec], given: Iterable[str], sizes: Iterable[str]
     bound = symbol_sizes(by_name, values, sizes)
     for spec in specs:
         if spec.name not in values:
+            if ANY_RANK in spec.shape:
+                raise UsageError(f"input {spec.name!r} has no rank in the model: give it, as {spec.name}=2x3xf32")
             shape = [d if isinstance(d, int) else size_of(d, bound) for d in spec.shape]
             check_memory(spec.name, np.dtype(spec.dtype), shape)
             values[spec.name] = random_array(np.dtype(spec.dtype), shape, rng)
@@ -86,10 +90,13 @@ def check_memory(name: str, dtype: np.dtype[Any], shape: Sequence[int]) -> None:
 
 def symbol_sizes(specs: Mapping[str, Spec], values: Mapping[str, Any], sizes: Iterable[str]) -> dict[str, int]:
     """The sizes of symbols: those given, and those of the inputs given."""
-    bound = given_sizes(sizes, symbols_in(d for spec in specs.values() for d in spec.shape))
+    given = given_sizes(sizes, symbols_in(d for spec in specs.values() for d in spec.shape))
+    bound = dict(given)
     for name, value in values.items():
         for dim, size in zip(specs[name].shape, np.shape(value)):
             if isinstance(dim, str) and dim.isidentifier():
+                if given.get(dim, size) != size:
+                    raise UsageError(f"size '{dim}={given[dim]}': input {name!r}, which is given, has {size} there")
                 bound.setdefault(dim, size)
     return bound
 
@@ -135,6 +142,9 @@ def random_array(dtype: np.dtype[Any], shape: Sequence[int], rng: np.random.Gene
 def load_array(name: str, path: str) -> np.ndarray[Any, Any]:
     """An .npy file; no pickles. Raises InputError where it is missing or something else."""
     try:
-        return np.load(path, allow_pickle=False)
-    except (OSError, ValueError) as e:
-        raise InputError(f"input {name!r}: {path}: {e}") from e
+        with open(path, "rb") as file:
+            return np.lib.format.read_array(file, allow_pickle=False)
+    except OSError as e:
+        raise InputError(f"input {name!r}: {path}: {e.strerror}") from e
+    except ValueError as e:
+        raise InputError(f"input {name!r}: {path} is no .npy file with numbers") from e

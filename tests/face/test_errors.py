@@ -76,6 +76,19 @@ def test_reshape_that_does_not_fit_at_run_time(model: Make) -> None:
     assert program(zeros(3, 4), np.array([6, -1]))["z"].shape == (6, 2)
 
 
+def test_operators_of_other_opsets_are_not_known(model: Make) -> None:
+    """Though there are numpy functions for them."""
+    proto = model("g (float[N] x) => (float[N] y) { y = Gelu(x) }")
+    for imports, reason in (
+        ([17], "it is new in opset 20, and the model imports 17"),
+        ([], "the model imports no opset"),
+    ):
+        del proto.opset_import[:]
+        proto.opset_import.extend(onnx.helper.make_opsetid("", version) for version in imports)
+        with pytest.raises(sx.UnsupportedError, match=f"Gelu: {reason}"):
+            sx.compile(proto)
+
+
 def test_unknown_operators_are_named_together_when_compiling(model: Make) -> None:
     text = "g (float[N] x) => (float[N] z) { a = com.acme.Fancy(x) b = Relu(a) c = com.acme.Odd(b) z = org.o.Third(c) }"
     with pytest.raises(sx.UnsupportedError) as caught:

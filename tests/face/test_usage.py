@@ -52,6 +52,7 @@ def test_sizes_of_other_symbols(
         (("run", "--input", "image=1x2"), "no shape and type such as 2x3xf32"),
         (("run", "--input", "image=1x1x8x8xf32=many"), "'many' is no value of float32"),
         (("run", "--input", "other=1xf32"), "the model has no input 'other'; it has 'image'"),
+        (("run", "--input", "image=2x1x8x8xf32=1", "--size", "batch=3"), "'image', which is given, has 2 there"),
         (("compile", "-o", "out.mlir"), "-o needs --emit LEVEL"),
         (("compile", "--kernel", "softmax_0"), "--kernel needs --emit LEVEL"),
         (("tune", "--budget", "-1"), "-1.0 is not in the range"),
@@ -77,6 +78,34 @@ def test_symbols_inside_of_expressions_have_sizes(model: Make) -> None:
     assert make_feeds(specs, (), ("N=2", "M=0"))["x"].shape == (2, 0)
 
 
+def test_inputs_without_rank_or_type(tmp_path: Path, exits: Callable[..., tuple[int, str]]) -> None:
+    path = tmp_path / "model.onnx"
+    for element, code, message in (
+        (onnx.TensorProto.FLOAT, 2, "input 'x' has no rank in the model: give it, as x=2x3xf32"),
+        (onnx.TensorProto.UNDEFINED, 3, "input 'x' has no element type"),
+    ):
+        values = [onnx.helper.make_tensor_value_info(name, element, None) for name in "xy"]
+        graph = onnx.helper.make_graph([onnx.helper.make_node("Relu", ["x"], ["y"])], "g", values[:1], values[1:])
+        onnx.save(onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 20)]), path)
+        found, text = exits("run", path)
+        assert found == code and message in text
+
+
+def test_what_a_file_of_an_input_is(digits: Path, tmp_path: Path, exits: Callable[..., tuple[int, str]]) -> None:
+    (tmp_path / "x.npy").write_text("none")
+    code, text = exits("run", digits, "--input", f"image=@{tmp_path / 'x.npy'}")
+    assert code == 3 and text.endswith("x.npy is no .npy file with numbers\n")
+    code, text = exits("run", digits, "--input", "image=@absent.npy")
+    assert code == 3 and "absent.npy: No such file or directory" in text
+
+
+def test_text_without_its_weights(digits: Path, tmp_path: Path, exits: Callable[..., tuple[int, str]]) -> None:
+    text = CliRunner().invoke(cli, ["compile", str(digits), "--emit", "graph"]).output
+    (tmp_path / "printed.mlir").write_text(text)
+    code, text = exits("run", tmp_path / "printed.mlir")
+    assert code == 3 and "weight w0 is not here: text has its weights beside it only where" in text
+
+
 def test_one_fact_may_come_as_it_is(model: Make) -> None:
     program = sx.compile(model("g (float[N] x, float[M] y) => (float[K] z) { z = Add(x, y) }"), assume="N == M")
     two = np.ones(2, np.float32)
@@ -93,6 +122,13 @@ def test_arguments_of_the_api(digits: Path) -> None:
     for threads in (0, -1):
         with pytest.raises(sx.InputError, match=f"threads={threads}: at least 1"):
             sx.compile(digits, threads=threads)
+    for precision in ([1], {}, np.zeros(2), 3):
+        with pytest.raises(sx.InputError, match="precision"):
+            sx.compile(digits, precision=precision)
+    with pytest.raises(sx.InputError, match=r"progress=3: a function of \(phase, done, total\), or None"):
+        sx.compile(digits, progress=3)
+    with pytest.raises(sx.InputError, match="a level's text is read from a path, not int"):
+        sx.read(3)
     with pytest.raises(sx.InputError, match=r"no level 'foo'; there are graph, kernels, .*, asm"):
         sx.compile(digits).kernels["softmax_0"].ir("foo")
 

@@ -122,13 +122,19 @@ def test_nodes() -> None:
 
 def test_old_nodes_have_the_inputs_of_their_version() -> None:
     assert "has 2 inputs, not 1" in problem(model([node("Squeeze", ["x", "x"], ["y"])], [info("x")], [info("y")], 11))
-    assert "no attribute 'axes' in opset 13" in problem(
+    assert "Squeeze-13 has no attribute 'axes'" in problem(
         model([node("Squeeze", ["x"], ["y"], axes=[0])], [info("x")], [info("y")], 13)
     )
 
 
 def test_a_newer_opset_is_unsupported() -> None:
     assert "opset 99 of ai.onnx" in problem(simple(99), UnsupportedError)
+
+
+def test_a_later_version_of_the_format() -> None:
+    later = simple()
+    later.ir_version = 999
+    assert "is of IR version 999" in problem(later, UnsupportedError)
 
 
 def test_bad_utf8() -> None:
