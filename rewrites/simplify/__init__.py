@@ -19,6 +19,7 @@ from .identity import EXACT_IDENTITIES, DropNeutral
 from .linear import FoldPad, FoldTransposeIntoGemm, FuseMatMulAdd
 from .movement import (
     FlattenConcats,
+    GatherBeforeTranspose,
     JoinSlices,
     JoinTransposes,
     MergeSlices,
@@ -66,6 +67,7 @@ def exact_rules(
         ConcatWithoutSequence(),
         DropNeutral(exact),
         MergeTransposes(),
+        GatherBeforeTranspose(),
         SinkTranspose(),
         SinkView(),
         MergeSlices(),

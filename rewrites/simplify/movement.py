@@ -15,7 +15,7 @@ from ...semantics.kinds import is_view
 from ...semantics.known import known_dims
 from ..constants import attributes_of
 from ..driver import PatternRewriter
-from .rule import BROADCASTING, Rule, axes_constant, element_of, only_producer, producer, scalar_of
+from .rule import BROADCASTING, Rule, axes_constant, element_of, is_ranked, only_producer, producer, scalar_of
 from .views import END, VIEW_OPS, viewed
 
 MANY = (1 << 31) - 1
@@ -228,6 +228,38 @@ class JoinTransposes(Rule):
         rewriter.replace(op, onnx.TransposeOp.make([pointwise.results[0]], {"perm": perm}, [op.results[0].type]))
         for t in made:
             rewriter.erase(t)
+
+
+class GatherBeforeTranspose(Rule):
+    """Gather(Transpose(x, p), i, axis)  ->  Gather(x, i, p[axis]), where i is one index and the rest keeps its order
+
+    A step of a sequence is read where it is, and nothing is transposed for it: with a batch that is not known to be one
+    as with one of one.  Declines where something other than such a Gather reads what is transposed, and where the axis
+    is x's last, whose elements the transpose alone has far apart.
+    """
+
+    root = onnx.GatherOp
+
+    def rewrite(self, op: Operation, rewriter: PatternRewriter, /) -> None:
+        turned = producer(op.operands[0], onnx.TransposeOp)
+        if turned is None:
+            return
+        perm, result = permutation(turned), turned.results[0]
+        axis = onnx.attr(op, "axis") % len(perm)
+        if any(not takes_one(use.operation, result, axis) for use in result.uses):
+            return
+        rest = perm[:axis] + perm[axis + 1 :]
+        if rest != sorted(rest) or perm[axis] == len(perm) - 1:
+            return
+        operands = [turned.operands[0], op.operands[1]]
+        rewriter.replace(op, onnx.GatherOp.make(operands, {"axis": perm[axis]}, [op.results[0].type]))
+
+
+def takes_one(op: Operation, value: SSAValue, axis: int) -> bool:
+    """Whether an op is a Gather of one index along this axis of the value."""
+    if not isinstance(op, onnx.GatherOp) or op.operands[0] is not value or not is_ranked(op):
+        return False
+    return not dims_of(op.operands[1]) and onnx.attr(op, "axis") % len(dims_of(value)) == axis
 
 
 # --- slices -----------------------------------------------------------------------------------------------------------

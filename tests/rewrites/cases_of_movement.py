@@ -137,6 +137,33 @@ MOVEMENT: Cases = {
         ],
         [X3 + "{ y = Transpose<perm=[0, 2, 1]>(x) }"],
     ),
+    "GatherBeforeTranspose": (
+        [
+            Fires(X3 + "<int64 i = {2}> { t = Transpose<perm=[1, 0, 2]>(x) y = Gather<axis=0>(t, i) }", "Gather"),
+            Fires(X3 + "<int64 i = {-1}> { t = Transpose<perm=[1, 0, 2]>(x) y = Gather<axis=-3>(t, i) }", "Gather"),
+            Fires(
+                X3 + "<int32 i = {1}, int64 j = {-3}>"
+                "{ t = Transpose<perm=[1, 0, 2]>(x) a = Gather<axis=0>(t, i) b = Gather(t, j) y = Add(a, b) }",
+                "Gather Gather Add",
+            ),
+            Fires(
+                "(float[B, 3, 4] x) => (y) <float[4] z = {0, 0, 0, 0}, int64 n = {3}, bool c = {1}> {\n"
+                "t = Transpose<perm=[1, 0, 2]>(x)\n"
+                "u, y = Loop (n, c, z) <body = b (int64 i, bool k, float[4] a) => (bool l, float[4] d, float[B, 4] e)"
+                "{ l = Identity(k) d = Neg(a) g = Gather<axis=0>(t, i) e = Add(g, a) }> }",
+                "Loop",
+            ),
+        ],
+        [
+            # what is left has another order
+            X3 + "<int64 i = {2}> { t = Transpose<perm=[1, 2, 0]>(x) y = Gather<axis=1>(t, i) }",
+            # the axis is the last: what the transpose moves is one element each
+            X3 + "<int64 i = {2}> { t = Transpose<perm=[2, 0, 1]>(x) y = Gather<axis=0>(t, i) }",
+            X3 + "<int64[1] i = {2}> { t = Transpose<perm=[1, 0, 2]>(x) y = Gather<axis=0>(t, i) }",
+            # it is made in any case
+            "(float[N, 3, 4] x) => (y, t) <int64 i = {2}> { t = Transpose<perm=[1, 0, 2]>(x) y = Gather(t, i) }",
+        ],
+    ),
     "SinkTranspose": (
         [
             Fires(
