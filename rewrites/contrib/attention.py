@@ -34,10 +34,11 @@ class Heads:
 def attend(b: Expansion, heads: Heads, mask: SSAValue | None, present: bool) -> Results:
     """Y [batch, length, heads * size], and where wanted the keys and values with those that came before."""
     scale = b.attr("scale", 0.0)
+    causal, mask = causality(b, heads, mask)
     attributes = {
         "q_num_heads": heads.count,
         "kv_num_heads": heads.count,
-        "is_causal": int(bool(b.attr("unidirectional", 0))),
+        "is_causal": int(causal),
         "scale": scale or None,
     }
     operands = [heads.q, heads.k, heads.v, mask, heads.past_k, heads.past_v]
@@ -45,6 +46,24 @@ def attend(b: Expansion, heads: Heads, mask: SSAValue | None, present: bool) -> 
         y = b.value(onnx.AttentionOp, *operands[:4], attributes=attributes)
         return [y, *(apart(b, x, heads.count) if present else None for x in (heads.k, heads.v))]
     return b.several(onnx.AttentionOp, operands, [True] * 3, attributes)
+
+
+def causality(b: Expansion, heads: Heads, mask: SSAValue | None) -> tuple[bool, SSAValue | None]:
+    """Whether queries see no later keys, and what is added to the scores for it.
+
+    The last query sees all keys, as it does anyway unless there are others than those of the queries and before.
+    """
+    queries, keys = dims_of(heads.q)[1], dims_of(heads.k)[1]
+    if not b.attr("unidirectional", 0):
+        return False, mask
+    if heads.past_k is not None or queries is keys:
+        return True, mask
+    q, k = (b.value(onnx.RangeOp, b.ints(0), b.scalar(b.size_of(x, 1)), b.ints(1)) for x in (heads.q, heads.k))
+    of_queries = b.unsqueezed(q, 1)
+    is_last = b.value(onnx.EqualOp, of_queries, b.sub(b.size_of(heads.q, 1), b.ints([1])))
+    seen = b.value(onnx.OrOp, b.value(onnx.LessOrEqualOp, k, of_queries), is_last)
+    unseen = b.value(onnx.WhereOp, seen, b.number(0, heads.q), b.number(-np.inf, heads.q))
+    return False, unseen if mask is None else b.add(mask, unseen)
 
 
 def apart(b: Expansion, x: SSAValue, count: int) -> SSAValue:

@@ -221,6 +221,9 @@ def attention() -> Iterator[Case]:
     keys = i32(np.arange(S + 1) < np.array([[3], [4]]))
     more = [f(3 * HIDDEN), keys, f(1, N, S, S + 1)]
     yield Case("MultiHeadAttention", [q, k, k, *more], heads, ("y", "k", "v"), bound=1e-4)
+    for queries in (1, 3):  # the last query sees all keys
+        crossed = [f(B, queries, N * SIZE), f(B, 5, N * SIZE), f(B, 5, N * SIZE)]
+        yield Case("MultiHeadAttention", crossed, {**heads, "unidirectional": 1}, bound=1e-4)
     yield Case("MultiHeadAttention", [q, f(B, N, 5, SIZE), f(B, N, 5, SIZE)], heads, bound=1e-4)
     caches = [None, None, None, f(B, N, PAST, SIZE), f(B, N, PAST, SIZE)]
     yield Case("MultiHeadAttention", [q, q, q, *caches], causal, ("y", "k", "v"), bound=1e-4)

@@ -17,7 +17,7 @@ from sardonyx.runtime.errors import UnsupportedError
 
 import sardonyx as sx
 
-from .contrib_cases import Array, Case, cases, f, one, s8, u8
+from .contrib_cases import Array, Case, cases, f, i32, one, s8, u8
 
 CASES = cases()
 
@@ -59,6 +59,17 @@ def test_of_any_sizes(case: Case) -> None:
     """Each size of each input is a symbol of its own."""
     case = replace(case, symbolic=True)
     compare(case, sx.run(sx.lower(case.model(), to="graph"), case.feeds()), by_onnxruntime(case.model(), case.feeds()))
+
+
+@pytest.mark.parametrize("queries", [1, 3])
+def test_unidirectional_over_other_keys(queries: int) -> None:
+    """The last query sees all keys, whichever it is when the model runs."""
+    inputs = [f(2, queries, 8), f(2, 5, 8), f(2, 5, 8), None, i32(np.array([[1, 1, 1, 1, 0], [1, 0, 1, 1, 1]]))]
+    for given in (inputs[:3], inputs):
+        case = Case("MultiHeadAttention", given, {"num_heads": 2, "unidirectional": 1}, symbolic=True)
+        compare(
+            case, sx.run(sx.lower(case.model(), to="graph"), case.feeds()), by_onnxruntime(case.model(), case.feeds())
+        )
 
 
 NATIVE = ("SkipSimplifiedLayerNormalization", "QLinearAdd", "GroupQueryAttention", "DynamicQuantizeLSTM", "QAttention")
