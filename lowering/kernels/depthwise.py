@@ -418,7 +418,7 @@ class DepthwiseBuilder:
             points.append([self.products.narrow(self.e, total, stored_type(self.op))])
             position = [row + r, column] if self.rank == 2 else [column]
             places.append([plain(i) for i in (number, channel, *position)])
-        if self.waiting is None:
+        if self.context.points_in_step(self.op) == 1:
             self.context.store_in_step(self.op, points, places, mask)
             return
         # long epilogues in step would take the registers of the weights
