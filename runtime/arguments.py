@@ -7,6 +7,7 @@ from typing import cast
 
 from .arrays import Array, Spec
 from .errors import InputError
+from .usage import NAMED_VALUES
 
 _SHOWN_NAMES = 20
 
@@ -36,6 +37,8 @@ class Arguments:
 
     def _named(self, feeds: Mapping[str, object]) -> list[object]:
         """The values in the order of the inputs."""
+        if type(feeds) is not dict:
+            NAMED_VALUES.check("feeds", feeds)
         unknown = [name for name in feeds if name not in self.input_names]
         if unknown:
             raise InputError(f"no input named {quoted(unknown)}; the inputs are {quoted(self.input_names)}")

@@ -18,8 +18,9 @@ from functools import cache
 from pathlib import Path
 
 from .cache import open_cache
-from .errors import InputError, UnsupportedError
+from .errors import UnsupportedError
 from .stored import new_file
+from .usage import THREADS
 
 REQUIRED = ("avx", "avx2", "fma", "f16c", "bmi", "bmi2")
 WIDE = ("avx512f", "avx512bw", "avx512dq", "avx512vl")
@@ -45,10 +46,7 @@ class Host:
 
 def thread_count(threads: int | None) -> int:
     """How many threads to use, the caller included; None is one for each core. Raises InputError for another."""
-    if threads is not None and not isinstance(threads, int):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise InputError(f"threads={threads!r}: a number of threads, or None for one on each core")
-    if threads is not None and threads < 1:
-        raise InputError(f"threads={threads}: at least 1, which is the caller's")
+    THREADS.check("threads", threads)
     return threads or default_threads()
 
 

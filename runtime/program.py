@@ -22,6 +22,7 @@ from .hosting import Hosted, HostFunction
 from .linker import linker
 from .manifest import FORMAT, OBJECT_TYPES, Manifest, Shape, shape_function
 from .threads import ThreadPool, pool_of
+from .usage import KINDS
 
 _ENTRY = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p)
 _REMEMBERED_SHAPES = 256
@@ -117,6 +118,7 @@ class LoadedProgram(Arguments):
         results = self._call(self._named(feeds))
         if names is None:
             return results
+        KINDS["names"].check("names", names)
         unknown = [name for name in names if name not in self.output_names]
         if unknown:
             raise InputError(f"no output named {quoted(unknown)}; the outputs are {quoted(self.output_names)}")
@@ -137,6 +139,7 @@ class LoadedProgram(Arguments):
 
         Outputs that are not given get an array here where their shape is known, else a new one at each call.
         """
+        KINDS["outputs"].check("outputs", outputs)
         return BoundCall(self, self._named(feeds), dict(outputs or {}))
 
     def _call(self, values: list[object]) -> list[Any]:
@@ -388,6 +391,8 @@ def check_output(name: str, array: Array, expected: Array | None, inputs: Iterab
     """Raises InputError for an array that the output cannot be written into."""
     if expected is None:
         raise InputError(f"output '{name}' has a size that only the run tells; it cannot be written into an array")
+    if not isinstance(array, np.ndarray):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise InputError(f"output '{name}' is written into an array, not into {type(array).__name__}")
     if array.dtype != expected.dtype or array.shape != expected.shape:
         raise InputError(
             f"output '{name}' is {expected.dtype.name} {expected.shape}, the array is {array.dtype.name} {array.shape}"

@@ -14,7 +14,8 @@ from onnx import helper
 from onnx.backend import base
 
 from .program import Program, compile
-from .runtime.errors import InputError, UnsupportedError
+from .runtime.errors import InputError, UnsupportedError, UsageError
+from .runtime.usage import KINDS, is_list, shown
 from .semantics.reference import NUMBERS, Value, as_value
 
 
@@ -44,6 +45,8 @@ class SardonyxRep(base.BackendRep):
             given: list[object] = inputs
             if len(given) == self._count:
                 return tuple(self.program.loaded.run_in_order(given))
+        if not isinstance(inputs, np.ndarray) and not is_list(inputs):
+            raise UsageError(f"inputs={shown(inputs)}: a list of the inputs, a mapping from names, or the only one")
         if isinstance(inputs, Mapping):
             feed = dict(cast("Mapping[str, object]", inputs))
         else:
@@ -71,6 +74,9 @@ class SardonyxBackend(base.Backend):
 
         Raises ModelError where the model is wrong, UnsupportedError for what we lack.
         """
+        if not isinstance(model, onnx.ModelProto):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise UsageError(f"a model is a ModelProto, not {type(model).__name__}")
+        KINDS["device"].check("device", device)
         if not cls.supports_device(device):
             raise UnsupportedError(f"there is no device {device!r}, only CPU")
         program = compile(model, **kwargs)

@@ -10,13 +10,16 @@ from xdsl.dialects.builtin import ModuleOp
 
 from .dialects import onnx
 from .dialects.onnx.nodes import NodeInfo
-from .program import Model, Program
+from .program import Model, Program, check_model
 from .rewrites.driver import Pattern
+from .runtime.errors import UsageError
+from .runtime.usage import checked
 from .semantics.custom import CustomOperator
 from .sides import Feeds, ModelSide, Side, side_of
 from .tools.compare import FirstDifference, compare_outputs, described
 
 
+@checked
 def compare(
     left: Model | Program | ModuleOp,
     inputs: Mapping[str, Any],
@@ -43,11 +46,13 @@ def compare(
     Gives `equal`, for each of `outputs` its largest differences, and where an inner value differs, `first`: its name,
     node, kernel, surrounding control flow, and differences; `search` says how many values were looked at.  Where the
     kernel is of several operators, `unfused` has the same with a kernel for each.  Raises InputError for inputs that do
-    not fit, UnsupportedError for a way that there is not, ValueError for a module compared with a way to run a model.
+    not fit, UnsupportedError for a way that there is not, UsageError for a module compared with a way to run a model.
     """
+    if not isinstance(left, Program | ModuleOp):
+        check_model(left)
     model = model_of(left)
     if model is None and isinstance(against, str):
-        raise ValueError(f"a module cannot be compared with {against!r}, which is a way to run a model: give a module")
+        raise UsageError(f"a module cannot be compared with {against!r}, which is a way to run a model: give a module")
     if isinstance(left, Program) and left.origin is not None:
         patterns, ops = left.origin.patterns, left.origin.ops
     options: dict[str, Any] = {"threads": threads, "ops": ops, "assume": assume, "exact": exact}

@@ -31,7 +31,7 @@ from .frontend.schema_functions import import_composed
 from .lowering.choices import SCHEDULE, Schedule, schedule_attribute
 from .lowering.schedule import schedule
 from .ops import operator_table
-from .options import Options, compiler_digest, conditions, listed, tuned_file
+from .options import Options, compiler_digest, conditions, tuned_file
 from .pipeline import LEVEL, LEVELS, State, bug
 from .pipeline import run as run_steps
 from .program import Model, Progress, TensorInfo, tensor_info
@@ -46,6 +46,7 @@ from .runtime.hosting import HostFunction
 from .runtime.manifest import FORMAT, Manifest, TensorSpec
 from .runtime.program import LoadedProgram
 from .runtime.tuned import load_tuned
+from .runtime.usage import checked, listed
 from .schedules import Given as Schedules
 from .schedules import schedule_text
 from .semantics.custom import NO_OPERATORS, CustomOperator, Operators
@@ -231,7 +232,7 @@ def host_functions(entry: Entry, weights: WeightStore, operators: Operators) -> 
         assert function is not None, op.name
         domain, name, attributes = operator_and_attributes(op, weights)
         if (domain, name) in operators:
-            function = checked(function, op)
+            function = with_types_checked(function, op)
         elif is_json(attributes):
             places = result_places(op)
             host["payload"] = {"domain": domain, "operator": name, "attributes": attributes, "results": places}
@@ -240,7 +241,7 @@ def host_functions(entry: Entry, weights: WeightStore, operators: Operators) -> 
     return found
 
 
-def checked(function: Callable[..., tuple[Value, ...]], op: Operation) -> Callable[..., tuple[Value, ...]]:
+def with_types_checked(function: Callable[..., tuple[Value, ...]], op: Operation) -> Callable[..., tuple[Value, ...]]:
     """A user's function that raises InputError where it gives something else than its result types say."""
     expected = [(onnx.numpy_dtype(r.type.element_type), r.type.get_num_dims()) for r in op.results
                 if isinstance(r.type, TensorType)]  # fmt: skip
@@ -382,6 +383,7 @@ _stores: WeakKeyDictionary[ModuleOp, tuple[WeightStore, Operators]] = WeakKeyDic
 """The weights and the users' operators of modules that `lower` gave out."""
 
 
+@checked
 def lower(
     model: Model | ModuleOp,
     *,
@@ -397,15 +399,26 @@ def lower(
     """The model's module at a level: one of `graph`, `kernels`, `tensor`, `loops`, `schedule`, `llvm`.
 
     A module that `lower` gave out before is taken further down, from where it is, as edited.  `plain` is the setting
-    without fusion, vectors and tiles, to check the ordinary one by.  Raises ValueError for a level that there is not,
-    or that the module has passed.
+    without fusion, vectors and tiles, to check the ordinary one by.  Raises UsageError for a level that there is not,
+    or that the module has passed, and for options that a module has settled.
     """
     if isinstance(model, ModuleOp):
+        settled = {
+            "assume": tuple(assume),
+            "fuse": not fuse,
+            "exact": exact,
+            "schedule": schedule,
+            "patterns": tuple(patterns),
+        }
+        if given := [name for name, value in settled.items() if value]:
+            raise UsageError(
+                f"{given[0]} is for a model: a module goes on as it was lowered, with `plain` and `ops` alone"
+            )
         target = replace(target_of(model), plain=True) if plain else target_of(model)
         state = State(model, weights_of(model), target, Options(fuse=not plain), operators=operators_of(model, ops))
         start = level_of(model)
         if to in LEVELS and LEVELS.index(to) < LEVELS.index(start):
-            raise ValueError(f"the module is at level {start!r}, past {to!r}")
+            raise UsageError(f"the module is at level {start!r}, past {to!r}")
         return lowered(state, to, start)
     options = Options(assume=conditions(assume), fuse=fuse and not plain, exact=exact, schedule=schedule_text(schedule))
     target = replace(host_target(), plain=plain)
@@ -426,15 +439,16 @@ def lower_with(
 
 
 def lowered(state: State, to: str, start: str | None) -> ModuleOp:
-    """The state's module, taken from the level `start` to another. Raises ValueError for a level that there is not."""
+    """The state's module, taken from the level `start` to another. Raises UsageError for a level that there is not."""
     if to not in LEVELS:
-        raise ValueError(f"no level {to!r}; there are {', '.join(LEVELS)}")
+        raise UsageError(f"no level {to!r}; there are {', '.join(LEVELS)}")
     for _ in run_steps(state, to=to, start=start):
         pass
     _stores[state.module] = state.weights, state.operators
     return state.module
 
 
+@checked
 def read(path: str | Path) -> ModuleOp:
     """A module from the text of a level, as `sardonyx compile MODEL --emit LEVEL -o FILE` writes it.
 
@@ -479,7 +493,7 @@ def level_of(module: ModuleOp) -> str:
         raise UsageError(f"a module is needed, as sx.lower and sx.read give one, and this is {type(module).__name__}")
     level = module.attributes.get(LEVEL)
     if not isinstance(level, StringAttr):
-        raise ValueError("the module does not say which level it is at (attribute sx.level)")
+        raise UsageError("the module does not say which level it is at (attribute sx.level)")
     return level.data
 
 
@@ -495,6 +509,7 @@ def operators_of(module: ModuleOp, ops: Iterable[CustomOperator] = ()) -> Operat
     return {**(known[1] if known is not None else {}), **operator_table(ops)}
 
 
+@checked
 def run(
     module: ModuleOp,
     inputs: Mapping[str, Any],
@@ -508,15 +523,13 @@ def run(
     At the graph and kernels levels by the numpy reference functions, at the tensor level by the numpy evaluator of its
     ops, below as native code made from the module as it stands.  With `plain` as native code also above that: of a copy
     that is lowered without vectors and tiles, and without fusion where that is not settled yet.  Raises InputError for
-    inputs that do not fit, ValueError where a module is past the level at which `plain` can be had.
+    inputs that do not fit, UsageError where a module is past the level at which `plain` can be had.
     """
     level = level_of(module)
-    if not isinstance(inputs, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise UsageError(f"inputs are a mapping from names to arrays, not {type(inputs).__name__}")
     weights = weights_of(module)
     if plain:
         if level not in ("graph", "kernels", "tensor"):
-            raise ValueError(f"the module is at level {level!r}, where vectors and tiles are settled")
+            raise UsageError(f"the module is at level {level!r}, where vectors and tiles are settled")
         return run(lower(copy_of(module), to="loops", plain=True, ops=ops), inputs, threads=threads, ops=ops)
     if level in ("graph", "kernels", "tensor"):
         return run_graph(module, weights, inputs, operators=operators_of(module, ops))
@@ -528,6 +541,7 @@ def run(
     return loaded(dict(inputs))
 
 
+@checked
 def rewrite(model: Model, patterns: Sequence[Pattern]) -> Any:
     """The model with only these patterns applied, as a ModelProto; what they do not touch stays as it came."""
     patterns = listed("patterns", patterns, Pattern, "a rewrite pattern")

@@ -17,7 +17,8 @@ from .compiler import emitted, lower, lower_with
 from .dialects import kernel, onnx
 from .dialects.dims import Dim, dims_of
 from .pipeline import LEVEL
-from .runtime.errors import InputError
+from .runtime.errors import InputError, UsageError
+from .runtime.usage import checked
 
 if TYPE_CHECKING:
     from .program import Origin, Program
@@ -43,6 +44,7 @@ class KernelCallable:
         results = list(run(lower(module, to="loops"), {f"in{i}": np.asarray(a) for i, a in enumerate(arrays)}).values())
         return results[0] if len(results) == 1 else tuple(results)
 
+    @checked
     def ir(self, level: str) -> str:
         """The kernel's text at a level."""
         return self._emitted(level)
@@ -92,6 +94,12 @@ def main_for(function: FuncOp) -> FuncOp:
     return main
 
 
+class UnknownKernel(UsageError, KeyError):
+    """A name that no kernel has: a KeyError too, as a mapping's users expect."""
+
+    __str__ = Exception.__str__  # KeyError's would quote the text
+
+
 class Kernels(Mapping[str, KernelCallable]):
     """A program's kernels by name."""
 
@@ -101,8 +109,8 @@ class Kernels(Mapping[str, KernelCallable]):
         self._origin = program.origin
 
     def __getitem__(self, name: str) -> KernelCallable:
-        if name not in self._functions:
-            raise KeyError(f"no kernel {name!r}; there are {', '.join(self._functions)}")
+        if not isinstance(name, str) or name not in self._functions:  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise UnknownKernel(f"no kernel {name!r}; there are {', '.join(self._functions)}")
         return KernelCallable(name, self._origin, self._functions[name]["schedule"])
 
     def __iter__(self) -> Iterator[str]:

@@ -8,13 +8,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
-from .options import listed
+from .runtime.errors import UsageError
+from .runtime.usage import FUNCTION, checked, listed
 from .semantics.custom import CustomOperator, Operators
 
 if TYPE_CHECKING:
     from .semantics.shapes.context import Context, Types
 
 
+@checked
 def op(
     name: str, *, since: int = 1, shape: Callable[[Context], Types] | None = None
 ) -> Callable[[Callable[..., Any]], CustomOperator]:
@@ -25,9 +27,15 @@ def op(
     `since` is the first opset of its domain that has it.
     """
     domain, title = split(name)
-    return lambda reference: CustomOperator(domain, title, reference, since, shape)
+
+    def made(reference: Callable[..., Any]) -> CustomOperator:
+        FUNCTION.check(f"the reference of {name}", reference)
+        return CustomOperator(domain, title, reference, since, shape)
+
+    return made
 
 
+@checked
 def pointwise(
     name: str,
     *,
@@ -47,19 +55,19 @@ def pointwise(
 
 
 def split(name: str) -> tuple[str, str]:
-    """Domain and name of `"com.example::Foo"`. Raises ValueError for another form, and for ONNX's own domains."""
+    """Domain and name of `"com.example::Foo"`. Raises UsageError for another form, and for ONNX's own domains."""
     domain, found, title = str(name).partition("::")
     if not found or not domain or not title:
-        raise ValueError(f"{name!r} is no operator name such as 'com.example::Foo'")
+        raise UsageError(f"{name!r} is no operator name such as 'com.example::Foo'")
     if domain in ("ai.onnx", "ai.onnx.ml"):
-        raise ValueError(f"{name!r}: operators of {domain} are not replaced")
+        raise UsageError(f"{name!r}: operators of {domain} are not replaced")
     return domain, title
 
 
 def operator_table(ops: Iterable[CustomOperator]) -> Operators:
-    """The operators by domain and name. Raises UsageError for what is none, ValueError where two are the same."""
+    """The operators by domain and name. Raises UsageError for what is none, and where two are the same."""
     table: dict[tuple[str, str], CustomOperator] = {}
     for each in listed("ops", ops, CustomOperator, "an operator of sx.op or sx.pointwise"):
         if table.setdefault((each.domain, each.name), each) is not each:
-            raise ValueError(f"operator {each.title} is given twice")
+            raise UsageError(f"operator {each.title} is given twice")
     return table

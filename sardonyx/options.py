@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from . import __version__
-from .runtime.errors import UsageError
 from .runtime.host import detect
 from .runtime.tuned import tuned_digest, tuned_path
+from .runtime.usage import listed
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -87,24 +85,3 @@ def program_key(options: Options, target: DataclassInstance | None) -> str:
     """Everything but the model that a compiled program depends on."""
     found = tuned_digest(tuned_file(target)) if options.tuned else ""
     return f"{options} {machine_of(target)} {found}"
-
-
-def ranges(given: Mapping[str, tuple[int, int]]) -> tuple[tuple[str, int, int], ...]:
-    """Ranges of symbols as options hold them. Raises UsageError for what is none."""
-    if not isinstance(given, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise UsageError(f"dims takes {{symbol: (least, greatest)}}, and is {given!r}")
-    for name, value in given.items():
-        if not isinstance(value, Sequence) or len(value) != 2:  # pyright: ignore[reportUnnecessaryIsInstance,reportUnnecessaryComparison]
-            raise UsageError(f"dims has {value!r} for {name!r}, which is not (least, greatest)")
-    return tuple((name, low, high) for name, (low, high) in sorted(given.items()))
-
-
-def listed(option: str, given: Iterable[T], kind: type[T] | None = None, what: str = "") -> tuple[T, ...]:
-    """The values of an option that takes several, each a `kind`. Raises UsageError for what is none."""
-    if isinstance(given, str) or not isinstance(given, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise UsageError(f"{option} takes a list, and is {given!r}")
-    values = tuple(given)
-    for value in values:
-        if kind is not None and not isinstance(value, kind):
-            raise UsageError(f"{option} has {value!r}, which is not {what}")
-    return values

@@ -39,7 +39,7 @@ from .lowering.choices import Schedule
 from .lowering.fast_math import FAST_MATH
 from .lowering.schedule import ScratchNeed, schedule
 from .lowering.tensor import attach_bodies, lower_to_tensor
-from .options import Options, listed
+from .options import Options
 from .questions import RANK_OF_INPUT, question_of
 from .rewrites.axes_from_data import rewrite_axes_from_data
 from .rewrites.compute_sizes import compute_sizes
@@ -60,6 +60,7 @@ from .rewrites.trees import LowerTrees
 from .rewrites.upgrade import upgrade_opset
 from .rewrites.uses import assumed_symbols
 from .runtime.errors import CompilerBug, Error, InputError, ModelError, OpenRankError, UnsupportedError
+from .runtime.usage import listed
 from .schedules import apply_schedules, tuned_key
 from .semantics.custom import CustomOperator, Operators, evaluator_of, meant_operators
 from .semantics.facts import Contradiction, Facts

@@ -9,16 +9,17 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import numpy as np
 
-from .options import Options, conditions, listed, program_key, ranges
+from .options import Options, conditions, program_key
 from .precision import check_precision
 from .runtime.arrays import dtype_of
 from .runtime.cache import open_cache
-from .runtime.errors import CompilerBug, InputError, ModelError, OpenRankError
+from .runtime.errors import CompilerBug, InputError, ModelError, OpenRankError, UsageError
 from .runtime.host import detect, thread_count
 from .runtime.hosting import HostFunction
 from .runtime.manifest import OBJECT_TYPES, Host, Manifest, TensorSpec
 from .runtime.open_ranks import OpenRanks
 from .runtime.program import LoadedProgram
+from .runtime.usage import KINDS, SIZE, THREADS, checked, listed, ranges, shown
 
 if TYPE_CHECKING:
     from .dialects.target import Target
@@ -170,7 +171,12 @@ class Program:
         """
         from .tools.memory import analyze
 
+        if sizes is not None and not isinstance(sizes, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise UsageError(f"sizes={shown(sizes)}: a mapping from symbols to sizes")
+        THREADS.check("threads", threads)
         given = {**(sizes or {}), **symbols}
+        for name, size in given.items():
+            SIZE.check(name, size)
         known = {d for spec in self.inputs for d in spec.shape if isinstance(d, str)}
         if unknown := sorted(name for name in given if name not in known):
             raise InputError(f"the model has no symbol {unknown[0]!r}, but {', '.join(sorted(known)) or 'none'}")
@@ -192,6 +198,7 @@ def tensor_info(spec: TensorSpec) -> TensorInfo:
     return TensorInfo(spec["name"], dtype, tuple(spec["dims"]))
 
 
+@checked
 def compile(
     model: Model,
     *,
@@ -227,7 +234,7 @@ def compile(
     if exact and fast_math:
         raise InputError("exact keeps every rounding and fast_math drops some: only one of them can be")
     options = Options(
-        dims=ranges(dims or {}),
+        dims=ranges("dims", dims or {}),
         assume=conditions(assume),
         fuse=fuse,
         exact=exact,
@@ -266,9 +273,8 @@ def compile_with(
     if progress is not None and not callable(progress):
         raise InputError(f"progress={progress!r}: a function of (phase, done, total), or None")
     report = progress or (lambda phase, done, total: None)
+    KINDS["target"].check("target", target)
     machine = target or detect()
-    if not hasattr(machine, "cpu"):
-        raise InputError(f"target={target!r}: a sardonyx.dialects.target.Target is needed, or None for this machine")
     check_precision(options.precision, machine.cpu, machine.features)
     source = model_source(model)
     origin = Origin(model, options, listed("patterns", patterns), listed("ops", ops), target)
@@ -329,13 +335,18 @@ def open_program(manifest: Manifest, origin: Origin, threads: int, cache: bool) 
 
 def model_source(model: Model) -> Path | bytes:
     """A path, or the model's bytes. Raises InputError for what is no model."""
+    check_model(model)
     if isinstance(model, str | Path):
         return Path(model)
     if isinstance(model, bytes):
         return model
-    if not hasattr(model, "SerializeToString"):  # a ModelProto is one without onnx imported
-        raise InputError(f"a model is a path, bytes, or a ModelProto, not {type(model).__name__}")
     return bytes(model.SerializeToString())
+
+
+def check_model(model: object) -> None:
+    """Raises InputError for what is no model."""
+    if not isinstance(model, str | Path | bytes) and not hasattr(model, "SerializeToString"):  # onnx is not imported
+        raise InputError(f"a model is a path, bytes, or a ModelProto, not {type(model).__name__}")
 
 
 def host_function(host: Host) -> HostFunction:

@@ -29,6 +29,7 @@ from .rewrites.simplify import MOST_UNROLLED, Log, simplify
 from .rewrites.simplify.control_flow import UnrollLoop
 from .rewrites.upgrade import upgrade_opset
 from .runtime.errors import InputError, UnsupportedError
+from .runtime.usage import checked
 from .semantics.interpreter import run_graph
 from .tools.compare import compare_outputs
 from .tools.feeds import make_feeds
@@ -53,9 +54,10 @@ class Simplified:
         return [node.name or f"a node of {node.op_type}" for node in listed]
 
 
+@checked
 def simplified(
     model: Model,
-    output: Path,
+    output: str | Path,
     *,
     exact: bool = False,
     keep_defaults: bool = False,
@@ -70,7 +72,10 @@ def simplified(
     each firing, what `declined` and why, and with `validate` under `validation` what `validated` gives.
     """
     found = simplify_model(model, exact=exact, keep_defaults=keep_defaults)
-    onnx_package.save(found.model, output)
+    try:
+        onnx_package.save(found.model, output)
+    except OSError as e:
+        raise InputError(f"{str(output)!r}: cannot be written: {e.strerror}") from e
     report: dict[str, Any] = {
         "output": str(output),
         "before": found.before,
@@ -87,6 +92,7 @@ def simplified(
     return report
 
 
+@checked
 def simplify_model(model: Model, *, exact: bool = False, keep_defaults: bool = False) -> Simplified:
     """The model with the rules applied, at its own opset; the model itself where that would not have fewer nodes.
 

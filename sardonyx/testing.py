@@ -12,10 +12,14 @@ from xdsl.context import Context
 from xdsl.dialects import builtin, func
 from xdsl.dialects.builtin import ModuleOp, TensorType
 from xdsl.parser import Parser
+from xdsl.utils.exceptions import ParseError
 
 from .dialects import dims, kernel, onnx
 from .dialects.dims import dims_of
 from .rewrites.driver import Firing, Pattern, apply_patterns
+from .runtime.errors import UsageError
+from .runtime.usage import checked, shown
+from .runtime.usage import ranges as checked_ranges
 from .semantics.interpreter import run_graph
 from .semantics.weights import WeightStore
 from .tools.explain import main_of
@@ -40,9 +44,13 @@ def parse(ir: str) -> ModuleOp:
     context = Context()
     for dialect in (builtin.Builtin, func.Func, onnx.Onnx, dims.Dims, kernel.Kernel):
         context.load_dialect(dialect)
-    return Parser(context, ir).parse_module()
+    try:
+        return Parser(context, ir).parse_module()
+    except ParseError as e:
+        raise UsageError(str(e)) from e
 
 
+@checked
 def check(
     pattern: type[Pattern] | Pattern,
     ir: str,
@@ -60,7 +68,10 @@ def check(
     refuses before the rewrite are skipped.  Raises AssertionError where the pattern fires though `fires` is False (or
     the other way round), where the result does not verify, where a type of `main` changes, or where a value does.
     """
-    rule = pattern() if isinstance(pattern, type) else pattern
+    rule: object = pattern() if isinstance(pattern, type) else pattern
+    if not isinstance(rule, Pattern):
+        raise UsageError(f"pattern={shown(pattern)}: a rewrite pattern, or its class")
+    drawn = {name: (low, high) for name, low, high in checked_ranges("ranges", ranges or {})}
     before, after = parse(ir), parse(ir)
     before.verify()
     firings = apply_patterns(after, [rule])
@@ -71,7 +82,7 @@ def check(
     rng = random.Random(seed)
     largest, ran = 0.0, 0
     for _ in range(bindings):
-        feeds = random_feeds(before, rng, ranges or {})
+        feeds = random_feeds(before, rng, drawn)
         try:
             want = run_graph(before, WeightStore(), feeds)
         except (ValueError, IndexError, ArithmeticError):

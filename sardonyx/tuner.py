@@ -28,6 +28,7 @@ from .program import Model
 from .runtime.errors import Error, InputError
 from .runtime.host import thread_count
 from .runtime.tuned import store_tuned
+from .runtime.usage import checked
 from .schedules import tuned_key
 from .semantics.known import constant_value
 from .semantics.weights import WeightStore
@@ -71,6 +72,7 @@ class KernelRow:
         return self.default / self.best if self.default and self.best else 1.0
 
 
+@checked
 def tune(
     model: Model,
     *,

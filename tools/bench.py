@@ -10,9 +10,12 @@ from typing import Any
 
 import numpy as np
 
+from ..runtime.usage import checked
+
 Call = Callable[[], Any]
 
 
+@checked
 def bench_model(
     model: Path, program: Any, feeds: Mapping[str, Any], *, seconds: float, threads: int | None
 ) -> dict[str, Any]:

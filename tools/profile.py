@@ -15,6 +15,8 @@ from typing import Any
 
 from ..dialects.dims import parse_dim
 from ..runtime.abi import NOTE_WORDS, TimeWord
+from ..runtime.errors import UnsupportedError, UsageError
+from ..runtime.usage import checked
 from .machine import Machine
 
 ROOM = 1 << 16
@@ -34,7 +36,7 @@ class Runs:
 
 
 def recorded(program: Any, feeds: Mapping[str, Any], seconds: float) -> Runs:
-    """Runs a timed program for about so long. Raises ValueError for a run with more calls than there is room for."""
+    """Runs a timed program for about so long. Raises UnsupportedError for a run of more calls than there is room."""
     words = (ctypes.c_int64 * (TimeWord.NOTES + NOTE_WORDS * ROOM))()
     words[TimeWord.ROOM] = ROOM
     program.loaded.note_times(words)
@@ -57,17 +59,20 @@ def recorded(program: Any, feeds: Mapping[str, Any], seconds: float) -> Runs:
 def _notes(words: ctypes.Array[ctypes.c_int64]) -> Iterator[Note]:
     count = words[TimeWord.COUNT]
     if count > ROOM:
-        raise ValueError(f"a run makes {count} calls of kernels, more than the {ROOM} that can be noted")
+        raise UnsupportedError(f"a run makes {count} calls of kernels, more than the {ROOM} that can be noted")
     for at in range(TimeWord.NOTES, TimeWord.NOTES + NOTE_WORDS * count, NOTE_WORDS):
         yield words[at], words[at + 1], words[at + 2]
 
 
+@checked
 def profile_program(program: Any, feeds: Mapping[str, Any], machine: Machine, *, seconds: float) -> dict[str, Any]:
     """The report on a timed program: the whole, each step, and what is left for the entry itself.
 
     Seconds are of one run.  `operations` and `bytes` are None where they depend on what only a run tells.
     """
     steps: list[dict[str, Any]] = program.explain().to_dict().get("steps", [])
+    if not steps:
+        raise UsageError("the program notes no times: compile it with timed=True")
     runs = recorded(program, feeds, seconds)
     whole_step = len(steps)
     chosen = sorted(runs.notes, key=_whole)

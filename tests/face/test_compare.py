@@ -135,7 +135,7 @@ def test_a_program_is_compared_as_it_is(model: Make) -> None:
 
 
 def test_a_module_needs_something_to_compare_with(model: Make) -> None:
-    with pytest.raises(ValueError, match="a module cannot be compared with 'model'"):
+    with pytest.raises(sx.InputError, match="a module cannot be compared with 'model'"):
         sx.compare(sx.lower(model(CHAIN), to="loops"), chain_feeds())
     with pytest.raises(sx.UnsupportedError, match="called 'nope'; there are model, graph"):
         sx.compare(model(CHAIN), chain_feeds(), against="nope")

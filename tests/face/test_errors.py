@@ -128,9 +128,9 @@ def test_assumptions(model: Make) -> None:
 
 
 def test_levels(model: Make) -> None:
-    with pytest.raises(ValueError, match="no level 'nope'; there are graph, kernels, tensor, loops, schedule, llvm"):
+    with pytest.raises(sx.InputError, match="no level 'nope'; there are graph, kernels, tensor, loops, schedule, llvm"):
         sx.lower(model(ADD), to="nope")
-    with pytest.raises(ValueError, match="the module is at level 'loops', past 'graph'"):
+    with pytest.raises(sx.InputError, match="the module is at level 'loops', past 'graph'"):
         sx.lower(sx.lower(model(ADD), to="loops"), to="graph")
 
 

@@ -113,7 +113,7 @@ def test_a_module_runs_plainly_from_any_level_that_numpy_runs(model: Make) -> No
         before = str(module)
         np.testing.assert_allclose(sx.run(module, feeds, plain=True)["z"], want, rtol=2e-5, atol=1e-6)
         assert str(module) == before
-    with pytest.raises(ValueError, match="the module is at level 'loops', where vectors and tiles are settled"):
+    with pytest.raises(sx.InputError, match="the module is at level 'loops', where vectors and tiles are settled"):
         sx.run(sx.lower(made, to="loops"), feeds, plain=True)
 
 

@@ -141,9 +141,9 @@ def test_mistakes_are_named(model: Make) -> None:
     newer = sx.op("com.example::Foo", since=2)(np.abs)
     with pytest.raises(sx.UnsupportedError, match=r"com.example::Foo"):
         sx.compile(made, ops=[newer])
-    with pytest.raises(ValueError, match="given twice"):
+    with pytest.raises(sx.InputError, match="given twice"):
         sx.compile(made, ops=[wide, fails])
-    with pytest.raises(ValueError, match="no operator name"):
+    with pytest.raises(sx.InputError, match="no operator name"):
         sx.op("Foo")
-    with pytest.raises(ValueError, match="are not replaced"):
+    with pytest.raises(sx.InputError, match="are not replaced"):
         sx.op("ai.onnx::Relu")

@@ -120,7 +120,7 @@ def test_arguments_of_the_api(digits: Path) -> None:
     with pytest.raises(sx.InputError, match="a model is a path, bytes, or a ModelProto, not int"):
         sx.lower(3, to="graph")
     for threads in (0, -1):
-        with pytest.raises(sx.InputError, match=f"threads={threads}: at least 1"):
+        with pytest.raises(sx.InputError, match=f"threads={threads}: a number of threads, at least 1"):
             sx.compile(digits, threads=threads)
     for precision in ([1], {}, np.zeros(2), 3):
         with pytest.raises(sx.InputError, match="precision"):

@@ -128,9 +128,9 @@ def test_operators_and_patterns_of_another_kind() -> None:
     made = model("(float[N] x) => (float[N] y) { y = Neg (x) }")
     for wrong in ["a"], "a", 3:
         for option in "ops", "patterns":
-            with pytest.raises(sx.InputError, match=f"{option} (has 'a'|takes a list)"):
+            with pytest.raises(sx.InputError, match=f"{option}( has .a.|=.*: a list of)"):
                 sx.compile(made, **{option: wrong})  # pyright: ignore[reportArgumentType]
-        with pytest.raises(sx.InputError, match=r"ops (has 'a'|takes a list)"):
+        with pytest.raises(sx.InputError, match=r"ops( has .a.|=.*: a list of)"):
             sx.lower(made, to="graph", ops=wrong)  # pyright: ignore[reportArgumentType]
 
 
@@ -154,9 +154,9 @@ def test_rewrites_and_runs_of_another_kind() -> None:
     made = model("(float[N] x) => (float[N] y) { y = Neg (x) }")
     with pytest.raises(sx.InputError, match="patterns has 'a'"):
         sx.rewrite(made, ["a"])  # pyright: ignore[reportArgumentType]
-    with pytest.raises(sx.InputError, match="inputs are a mapping from names to arrays, not int"):
+    with pytest.raises(sx.InputError, match="inputs=3: a mapping from names to arrays"):
         sx.run(sx.lower(made, to="graph"), 3)  # pyright: ignore[reportArgumentType]
-    with pytest.raises(ValueError, match="3 is no operator name"):
+    with pytest.raises(sx.InputError, match="3 is no operator name"):
         sx.op(3)  # pyright: ignore[reportArgumentType]
 
 
