@@ -19,10 +19,12 @@ from ..runtime.errors import ModelError, UnsupportedError
 from ..semantics.weights import WeightStore
 from .damage import refuse_bad_text, refuse_unknown
 from .dim_nodes import Symbols
-from .graph_writer import GraphWriter, Output, add_info, copy_head
+from .graph_writer import GraphWriter
 from .header import WRITE_HEADER, header_of
 from .importer import Reader
 from .inspection import names_in
+from .output import Output
+from .protos import add_info, copy_head
 
 
 def export_model(module: ModuleOp, weights: WeightStore, *, embed_external: bool = False) -> ModelProto:

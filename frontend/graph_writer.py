@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import Any, cast
 
 import numpy as np
-from google.protobuf.message import Message
-from onnx import AttributeProto, GraphProto, NodeProto, TensorProto, ValueInfoProto, defs
+from onnx import AttributeProto, GraphProto, NodeProto, TensorProto, defs
 from xdsl.dialects.builtin import ArrayAttr
 from xdsl.dialects.func import ReturnOp
 from xdsl.ir import Attribute, Block, BlockArgument, Operation, OpResult, SSAValue
@@ -17,16 +16,15 @@ from xdsl.ir import Attribute, Block, BlockArgument, Operation, OpResult, SSAVal
 from ..dialects import dims, onnx
 from ..dialects.onnx import model as names
 from ..dialects.onnx.attributes import name_of_key, text_of
-from ..dialects.onnx.base import describe, origin_of, value_name
+from ..dialects.onnx.base import describe, value_name
 from ..dialects.onnx.groups import WHOLE, Group, group_at
 from ..dialects.onnx.schema import SEGMENTS, AttributeSpec
 from ..dialects.onnx.types import SparseAttr
 from ..runtime.errors import ModelError, UnsupportedError
 from ..semantics.known import constant_value
-from ..semantics.weights import WeightStore
 from .dim_nodes import DimWriter, Symbols
 from .downgrade import RULES, Downgrade
-from .importer import Reader
+from .expressible import Inexpressible, check_expressible, schema_then, trimmed
 from .inspection import (
     block_of,
     body_inputs,
@@ -43,73 +41,10 @@ from .inspection import (
     wanted_name,
 )
 from .order import names_read
-from .protos import add_attribute, array_proto, sparse_proto, tensor_proto
-from .types import type_proto_of
-from .wire import RAW_DATA, field_bytes
+from .output import Output
+from .protos import add_attribute, add_info, all_names, array_proto, copy_head, copy_notes, sparse_proto, tensor_proto
 
 Array = np.ndarray[Any, Any]
-
-
-@dataclass
-class Output:
-    """The model being written: what it was read from, its weights, and the names that are taken."""
-
-    weights: WeightStore
-    source: Reader | None
-    embed_external: bool
-    reserved: set[str]
-    added: dict[str, int] = field(default_factory=dict[str, int])
-
-    def version(self, domain: str, versions: Mapping[str, int]) -> int:
-        """The opset of a domain; a domain that the model does not import yet is added."""
-        found = versions.get(domain) or self.added.get(domain)
-        if found is None:
-            found = max(op.SCHEMA.since for op in onnx.OPS if op.SCHEMA.domain == domain)
-            self.added[domain] = found
-        return found
-
-    # Payloads
-
-    def restore_all(self, message: Message) -> None:
-        """Puts back the payloads of all tensors in a message copied from the skeleton."""
-        for tensor in tensors_in(message):
-            self.restore(tensor)
-
-    def restore(self, tensor: TensorProto) -> None:
-        """Puts a tensor's payload back where a marker stands for it."""
-        assert self.source is not None
-        blob = self.source.skeleton.blob_of(tensor.raw_data)
-        if blob is None:
-            return
-        data = self.source.skeleton.bytes_of(blob)
-        if blob.field == RAW_DATA:
-            tensor.raw_data = bytes(data)
-            return
-        tensor.ClearField("raw_data")
-        tensor.MergeFromString(field_bytes(blob.field, data))
-
-
-def tensors_in(message: Message) -> Iterator[TensorProto]:
-    """All tensors in a message."""
-    if isinstance(message, TensorProto):
-        yield message
-        return
-    for descriptor, value in message.ListFields():
-        if descriptor.message_type is None:
-            continue
-        for inner in value if descriptor.is_repeated else (value,):
-            yield from tensors_in(inner)
-
-
-class Inexpressible(UnsupportedError):
-    """An op that a rewrite made cannot be written at the model's opset: the `pattern`, the op, and its node ids."""
-
-    def __init__(self, problem: UnsupportedError, op: Operation) -> None:
-        super().__init__(str(problem))
-        made_by = op.attributes.get("pattern")
-        self.pattern = text_of(made_by) if made_by is not None else None
-        self.op = op.name
-        self.origins = origin_of(op)
 
 
 @dataclass
@@ -389,10 +324,10 @@ class GraphWriter:
         inputs = [self.name(v) if v is not None else "" for v in op.formal_operands()]
         outputs = [self._result_name(op, i, r, ()) for i, r in enumerate(op.formal_results())]
         attributes = {k: v for k, v in op.properties.items() if k not in SEGMENTS}
-        then = _schema_then(schema.domain, schema.op_type, version)
+        then = schema_then(schema.domain, schema.op_type, version)
         try:
             if then is not None and then.since_version >= schema.compatible:
-                _check_expressible(op, then, inputs, outputs, attributes)
+                check_expressible(op, then, inputs, outputs, attributes)
                 self._new_node(schema.op_type, schema.domain, inputs, outputs, attributes, op)
             else:
                 self._write_older(self._downgrade(op, version, inputs, outputs, attributes), then)
@@ -469,7 +404,7 @@ class GraphWriter:
         operands, results = op.formal_operands(), op.formal_results()
         domain, op_type = text_of(op.domain), text_of(op.op_type)
         if isinstance(op, onnx.VersionedOp):
-            then = _schema_then(domain, op_type, self.output.version(domain, self.versions))
+            then = schema_then(domain, op_type, self.output.version(domain, self.versions))
             if then is None or then.since_version != op.since_version.value.data:
                 raise UnsupportedError(f"{describe(op)}: {op_type}-{op.since_version.value.data} is not of this opset")
         inputs = [self.name(v) if v is not None else "" for v in operands]
@@ -662,67 +597,5 @@ class GraphWriter:
         graph.value_info.extend(kept)
 
 
-def copy_head(source: GraphProto, target: GraphProto) -> None:
-    """Copies a graph's own fields, without its nodes, initializers, inputs, outputs and declarations."""
-    for descriptor, value in source.ListFields():
-        if descriptor.name in ("name", "doc_string"):
-            setattr(target, descriptor.name, value)
-        elif descriptor.name in ("quantization_annotation", "metadata_props"):
-            getattr(target, descriptor.name).MergeFrom(value)
-
-
-def copy_notes(source: NodeProto, target: NodeProto) -> None:
-    """Copies what says who a node is."""
-    if source.HasField("name"):
-        target.name = source.name
-    if source.HasField("doc_string"):
-        target.doc_string = source.doc_string
-    target.metadata_props.MergeFrom(source.metadata_props)
-
-
-def add_info(target: Any, name: str, type_: Attribute, source: ValueInfoProto | None) -> None:
-    info: ValueInfoProto = target.add()
-    if source is not None:
-        info.CopyFrom(source)
-    else:
-        info.type.CopyFrom(type_proto_of(type_))
-    if source is None or info.name != name:
-        info.name = name
-
-
-def trimmed(listed: Sequence[str]) -> list[str]:
-    found = list(listed)
-    while found and not found[-1]:
-        found.pop()
-    return found
-
-
-def all_names(graph: GraphProto) -> set[str]:
-    found = {info.name for info in (*graph.input, *graph.output)}
-    found |= {t.name for t in graph.initializer} | {t.values.name for t in graph.sparse_initializer}
-    return found | {name for node in graph.node for name in node.output}
-
-
 def _kind(spec: AttributeSpec | None) -> str:
     return spec.kind if spec is not None else ""
-
-
-@lru_cache(maxsize=4096)
-def _schema_then(domain: str, op_type: str, version: int) -> defs.OpSchema | None:
-    return defs.get_schema(op_type, version, domain) if defs.has(op_type, version, domain) else None
-
-
-def _check_expressible(
-    op: onnx.OnnxOp, then: defs.OpSchema, inputs: list[str], outputs: list[str], attributes: Mapping[str, Attribute]
-) -> None:
-    """Raises UnsupportedError where the op uses what its operator did not have then."""
-    problem = None
-    unknown = [name for name in attributes if name not in then.attributes]
-    if unknown:
-        problem = f"it had no attribute '{unknown[0]}'"
-    elif len(trimmed(inputs)) > then.max_input:
-        problem = f"it had {then.max_input} inputs"
-    elif len(trimmed(outputs)) > then.max_output:
-        problem = f"it had {then.max_output} outputs"
-    if problem:
-        raise UnsupportedError(f"{describe(op)} cannot be written as of version {then.since_version}: {problem}")

@@ -1,11 +1,11 @@
-"""Attributes of the IR as protos."""
+"""Attributes of the IR as protos, and what protos take over from those that they come from."""
 
 from __future__ import annotations
 
 from typing import Any, cast
 
 import numpy as np
-from onnx import AttributeProto, NodeProto, SparseTensorProto, TensorProto
+from onnx import AttributeProto, GraphProto, NodeProto, SparseTensorProto, TensorProto, ValueInfoProto
 from xdsl.dialects.builtin import (
     ArrayAttr,
     DenseArrayBase,
@@ -123,3 +123,39 @@ def kind_of(value: Attribute) -> str:
             return "TENSOR"
         case _:
             return "TYPE_PROTO"
+
+
+def copy_head(source: GraphProto, target: GraphProto) -> None:
+    """Copies a graph's own fields, without its nodes, initializers, inputs, outputs and declarations."""
+    for descriptor, value in source.ListFields():
+        if descriptor.name in ("name", "doc_string"):
+            setattr(target, descriptor.name, value)
+        elif descriptor.name in ("quantization_annotation", "metadata_props"):
+            getattr(target, descriptor.name).MergeFrom(value)
+
+
+def copy_notes(source: NodeProto, target: NodeProto) -> None:
+    """Copies what says who a node is."""
+    if source.HasField("name"):
+        target.name = source.name
+    if source.HasField("doc_string"):
+        target.doc_string = source.doc_string
+    target.metadata_props.MergeFrom(source.metadata_props)
+
+
+def add_info(target: Any, name: str, type_: Attribute, source: ValueInfoProto | None) -> None:
+    """Adds a declaration: the file's under this name, or a new one."""
+    info: ValueInfoProto = target.add()
+    if source is not None:
+        info.CopyFrom(source)
+    else:
+        info.type.CopyFrom(type_proto_of(type_))
+    if source is None or info.name != name:
+        info.name = name
+
+
+def all_names(graph: GraphProto) -> set[str]:
+    """The names of all values of a graph itself."""
+    found = {info.name for info in (*graph.input, *graph.output)}
+    found |= {t.name for t in graph.initializer} | {t.values.name for t in graph.sparse_initializer}
+    return found | {name for node in graph.node for name in node.output}

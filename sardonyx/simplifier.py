@@ -20,7 +20,7 @@ from .dialects.onnx.model import INPUTS, main_of, names_of, opsets_of
 from .dialects.onnx.nodes import NodeInfo
 from .folding import compute
 from .frontend.exporter import export_model
-from .frontend.graph_writer import Inexpressible
+from .frontend.expressible import Inexpressible
 from .frontend.importer import import_model
 from .program import Model, TensorInfo
 from .rewrites.driver import Declined
