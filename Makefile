@@ -7,10 +7,12 @@ FOLDERS := codegen dialects frontend lowering rewrites runtime semantics tools
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-fast test-all zoo check bench clean
 
-# One stamp for each set of extras, remade when pyproject.toml changes.
+# One stamp for each set of extras, remade when pyproject.toml changes.  Byte code is made as pip does for a wheel, so
+# that the first run is as quick as later ones.
 define install
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[$(1)]'
+	@$(BIN)/python -m compileall -q -j 0 sardonyx $(FOLDERS)
 	@touch $@
 endef
 

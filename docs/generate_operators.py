@@ -24,6 +24,7 @@ from sardonyx.rewrites.infer import infer_shapes
 from sardonyx.rewrites.infer.regions import HANDLERS
 from sardonyx.rewrites.outline import outline
 from sardonyx.rewrites.upgrade_rules import RULES as UPGRADES
+from sardonyx.runtime.errors import Error
 from sardonyx.semantics.facts import Facts
 from sardonyx.semantics.reference import REFERENCE
 from sardonyx.semantics.shapes import RULES as SHAPES
@@ -31,6 +32,7 @@ from sardonyx.semantics.shapes.values import RULES as VALUES
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Attribute, Block, Region
+from xdsl.utils.exceptions import VerifyException
 
 from sardonyx.build import not_lowered, refuses
 
@@ -118,7 +120,7 @@ def is_native(op: type[onnx.OnnxOp], element: Attribute, shape: tuple[int, ...],
         outline(module, refuses, facts=facts)
         kernels = [f for f in module.body.block.ops if isinstance(f, FuncOp) and "kernel.key" in f.attributes]
         return bool(kernels) and not not_lowered(kernels)
-    except Exception:  # operands of the wrong number, type or size fail in many ways
+    except (Error, VerifyException, ValueError, IndexError, TypeError):  # operands or attributes that do not fit
         return False
 
 

@@ -83,11 +83,12 @@ def by_reference(case: Case) -> list[Array] | Exception:
     """The results of ONNX's reference evaluator, or why it has none."""
     from onnx.reference import ReferenceEvaluator
 
+    model, feeds = case.model(), case.feeds()
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
         try:
-            return [np.asarray(v) for v in ReferenceEvaluator(case.model()).run(None, case.feeds())]
-        except Exception as error:
+            return [np.asarray(v) for v in ReferenceEvaluator(model).run(None, feeds)]
+        except Exception as error:  # numpy code without checks of its own: it fails in any way
             return error
 
 
@@ -99,10 +100,10 @@ def by_onnxruntime(case: Case) -> list[Array] | Exception:
     options.log_severity_level = 4
     options.intra_op_num_threads = 1
     options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+    model, feeds = case.model().SerializeToString(), case.feeds()
     try:
-        session = ort.InferenceSession(case.model().SerializeToString(), options, providers=["CPUExecutionProvider"])
-        return session.run(None, case.feeds())
-    except Exception as error:
+        return ort.InferenceSession(model, options, providers=["CPUExecutionProvider"]).run(None, feeds)
+    except Exception as error:  # onnxruntime has no common class of errors
         return error
 
 

@@ -97,8 +97,9 @@ def compared(oracle: Any, case: Any) -> int:
     if arrays is None or len(arrays) != len(case.model.graph.input):
         return 0
     model = symbolic(case.model, arrays)
+    exposed = oracle.exposed(model)
     try:
-        call = oracle.run(oracle.exposed(model))
+        call = oracle.run(exposed)
     except Exception:
         return 0  # onnxruntime does not have the operator, or not for these types
     inferred = oracle.infer(model)
