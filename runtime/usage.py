@@ -106,7 +106,7 @@ KINDS: dict[str, Kind] = {
     "patterns": Kind(is_list, "a list of rewrite patterns"),
     "plain": FLAG,
     "precision": Kind(of(str), "the name of a mode such as 'f32'"),
-    "progress": Kind(or_none(callable), "a function (phase, done, total), or None"),
+    "progress": Kind(or_none(callable), "a function of (phase, done, total), or None"),
     "ranges": Kind(or_none(of(Mapping)), "a mapping {symbol: (least, greatest)}"),
     "reference": FUNCTION,
     "rtol": TOLERANCE,

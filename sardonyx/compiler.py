@@ -458,10 +458,7 @@ def read(path: str | Path) -> ModuleOp:
     from .tools.opt import context_of, read_module
     from .universe import UNIVERSE
 
-    try:
-        path = Path(path)
-    except TypeError:
-        raise InputError(f"a level's text is read from a path, not {type(path).__name__}") from None
+    path = Path(path)
     module = read_module(path, context_of(UNIVERSE))
     _stores[module] = WeightStore.from_module(module, path.parent), {}
     return module

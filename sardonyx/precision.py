@@ -23,7 +23,7 @@ NEEDS: dict[str, tuple[str, ...]] = {
 
 def check_precision(precision: str, cpu: str, features: str) -> None:
     """Raises InputError for a mode that there is not, UnsupportedError for one that the CPU or this version lacks."""
-    if not isinstance(precision, str) or precision not in NEEDS:  # pyright: ignore[reportUnnecessaryIsInstance]
+    if precision not in NEEDS:
         raise InputError(f"precision={precision!r}: there are {', '.join(NEEDS)}")
     there = set(features.split(","))
     missing = [name for name in NEEDS[precision] if f"+{name}" not in there]

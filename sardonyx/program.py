@@ -270,8 +270,6 @@ def compile_with(
     progress: Progress | None = None,
 ) -> Program:
     """`compile`, with its options as one value."""
-    if progress is not None and not callable(progress):
-        raise InputError(f"progress={progress!r}: a function of (phase, done, total), or None")
     report = progress or (lambda phase, done, total: None)
     KINDS["target"].check("target", target)
     machine = target or detect()

@@ -71,7 +71,7 @@ NO_THREADS = "a number of threads, at least 1 (the caller's), or None for one on
     [
         *(("compile", name, 1, f"{name}=1: {NO_FLAG}") for name in ("exact", "fast_math", "fuse", "tuned", "timed")),
         ("compile", "cache", np.zeros(2), f"cache=array([0., 0.]): {NO_FLAG}"),
-        ("compile", "progress", 3, "progress=3: a function (phase, done, total), or None"),
+        ("compile", "progress", 3, "progress=3: a function of (phase, done, total), or None"),
         ("compile", "precision", [], "precision=[]: the name of a mode such as 'f32'"),
         ("compile", "precision", "f8", "precision='f8': there are f32, f32-amx3, f32-amx6, bf16"),
         ("compile", "threads", True, f"threads=True: {NO_THREADS}"),

@@ -127,7 +127,7 @@ def test_arguments_of_the_api(digits: Path) -> None:
             sx.compile(digits, precision=precision)
     with pytest.raises(sx.InputError, match=r"progress=3: a function of \(phase, done, total\), or None"):
         sx.compile(digits, progress=3)
-    with pytest.raises(sx.InputError, match="a level's text is read from a path, not int"):
+    with pytest.raises(sx.InputError, match="path=3: the path of a file"):
         sx.read(3)
     with pytest.raises(sx.InputError, match=r"no level 'foo'; there are graph, kernels, .*, asm"):
         sx.compile(digits).kernels["softmax_0"].ir("foo")
