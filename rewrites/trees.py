@@ -473,9 +473,7 @@ class Lowering:
             and target.max(initial=0) < ensemble.targets
             and not has_cycle(q, roots)
         )
-        if ensemble.aggregate not in AGGREGATES or (
-            ensemble.aggregate in ("MIN", "MAX") and not np.isfinite(weight).all()
-        ):
+        if ensemble.aggregate not in AGGREGATES or (ensemble.aggregate in ("MIN", "MAX") and np.isnan(weight).any()):
             sound = False
         if self.columns.is_const and self.columns.value <= q.features.max(initial=0):
             sound = False

@@ -46,6 +46,7 @@ from .rewrites.compute_sizes import compute_sizes
 from .rewrites.constants import normalize_constants
 from .rewrites.contrib import EXPANSIONS
 from .rewrites.driver import ORIGIN, Pattern, PatternFailed, apply_patterns, origins_of
+from .rewrites.float_products import rewrite_float_products
 from .rewrites.infer import DIAGNOSTICS, infer_shapes
 from .rewrites.infer.materialize import told_by
 from .rewrites.infer.walk import RANK_FROM_DATA, named_values, set_type
@@ -210,7 +211,8 @@ def _infer(state: State, *, declared: bool = False) -> None:
 
 def _expand(state: State) -> None:
     """Forms of operators that are written with others."""
-    if rewrite_axes_from_data(state.module) + rewrite_learning(state.module, state.weights):
+    fired = rewrite_axes_from_data(state.module) + rewrite_float_products(state.module)
+    if fired + rewrite_learning(state.module, state.weights):
         _infer(state)
 
 

@@ -229,6 +229,12 @@ class Attention:
                 scale_in_steps(e, self.scale(), packed, at, steps * self.panel, self.lanes)
         return packed
 
+    def values_at(self, at: Ix, mask: SSAValue | None) -> SSAValue:
+        """Neighbouring values in the type of the sums, which is the queries': theirs may be another."""
+        e = self.e
+        loaded = self.value_products.load_vector(e, self.value_rows.buffer, at, self.lanes, mask)
+        return e.convert("truncf" if self.value_products.bytes > self.products.bytes else "extf", loaded, self.sums)
+
     # Tiles of queries
 
     def all_tiles(self, tiles: list[RegisterTile]) -> None:
@@ -453,9 +459,7 @@ class QueryTile:
             def factors(indices: list[Ix]) -> Factors:
                 [k] = indices
                 at = k * rows.pitch + start + loop.index
-                vectors = [
-                    a.value_products.load_vector(e, rows.buffer, at + v * a.lanes, a.lanes, masks[v]) for v in range(2)
-                ]
+                vectors = [a.values_at(at + v * a.lanes, masks[v]) for v in range(2)]
                 return vectors, lambda r: e.load(s.scores, pitch * r + k)
 
             for i, total in enumerate(tile.accumulate(e, a.products, [count], factors)):

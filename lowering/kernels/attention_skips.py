@@ -66,8 +66,7 @@ class BlockBounds:
             with e.loop(0, size, a.lanes, carried=keys.carried) as loop:
                 mask = e.mask(size - loop.index, a.lanes)
                 at = start + keys.index * rows.pitch + loop.index
-                value = a.value_products.load_vector(e, rows.buffer, at, a.lanes, mask)
-                loop.carry([e.extremum("maximumf", loop.carried[0], e.math("absf", value))])
+                loop.carry([e.extremum("maximumf", loop.carried[0], e.math("absf", a.values_at(at, mask)))])
             keys.carry(loop.results)
         greatest = e.reduce("maximumf", keys.results[0])
         return e.select(

@@ -11,6 +11,7 @@ order of the trees.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from math import nan
 
 from xdsl.ir import SSAValue
 
@@ -156,15 +157,16 @@ class Trees:
     # Scores
 
     def start(self) -> SSAValue:
-        start = {"MIN": float("inf"), "MAX": float("-inf")}.get(self.aggregate, 0.0)
-        return self.e.constant(start, F64)
+        """The score without any vote: of MIN and MAX a NaN, which no vote is."""
+        return self.e.constant(nan if self.aggregate in ("MIN", "MAX") else 0.0, F64)
 
     def weight(self, vote: Ix) -> SSAValue:
         return self.e.convert("extf", self.e.load(self.buffers[WEIGHTS], vote), F64)
 
     def combined(self, score: SSAValue, weight: SSAValue) -> SSAValue:
         if self.aggregate in ("MIN", "MAX"):
-            return self.e.extremum("minimumf" if self.aggregate == "MIN" else "maximumf", score, weight)
+            further = self.e.extremum("minimumf" if self.aggregate == "MIN" else "maximumf", score, weight)
+            return self.e.select(self.e.compare("uno", score, score), weight, further)
         return self.e.add(score, weight)
 
     def deliver(self, score: SSAValue, row: Ix, target: Ix) -> None:
@@ -173,7 +175,7 @@ class Trees:
         if self.aggregate == "AVERAGE":
             score = e.div(score, e.constant(self.count, F64))
         elif self.aggregate in ("MIN", "MAX"):
-            score = e.select(e.compare("oeq", score, self.start()), e.constant(0.0, F64), score)
+            score = e.select(e.compare("uno", score, score), e.constant(0.0, F64), score)
         if BASE in self.buffers:
             score = e.add(score, e.load(self.buffers[BASE], target))
         if self.o.result_kind(0).ir == F32:

@@ -49,13 +49,18 @@ def _either(c: Context, name: str) -> str:
     return f"{name}_as_tensor" if c.attr(f"{name}_as_tensor") is not None else name
 
 
-def _within(c: Context, name: str, end: Dim | int) -> None:
-    """States that the numbers in a list are at least 0 and below an end."""
+def _numbers(c: Context, name: str) -> np.ndarray:
+    """A list of integers; none where it is not given."""
     value = c.attr(name)
     if isinstance(value, onnx.WeightAttr):
         assert c.scope.weights is not None
         value = c.scope.weights.get(value)
-    numbers = np.asarray(value if value is not None else (), np.int64)
+    return np.asarray(value if value is not None else (), np.int64).reshape(-1)
+
+
+def _within(c: Context, name: str, end: Dim | int) -> None:
+    """States that the numbers in a list are at least 0 and below an end."""
+    numbers = _numbers(c, name)
     if numbers.size and numbers.min() < 0:
         raise ShapeError(f"its attribute '{name}' has {numbers.min()}, and must be at least 0")
     if numbers.size:
@@ -79,6 +84,23 @@ def _nodes(c: Context, prefix: str, targets: int) -> None:
     _lengths(c, *votes)
     _within(c, "nodes_featureids", _columns(c))
     _within(c, f"{prefix}_ids", targets)
+    trees, names = _numbers(c, "nodes_treeids"), _numbers(c, "nodes_nodeids")
+    inner = np.array([mode != "LEAF" for mode in c.attr("nodes_modes")], np.bool_)
+    for name in ("nodes_truenodeids", "nodes_falsenodeids"):
+        _exist(name, trees[inner], _numbers(c, name)[inner], trees, names)
+    _exist(f"{prefix}_nodeids", _numbers(c, f"{prefix}_treeids"), _numbers(c, f"{prefix}_nodeids"), trees, names)
+
+
+def _exist(attribute: str, trees: np.ndarray, nodes: np.ndarray, all_trees: np.ndarray, all_nodes: np.ndarray) -> None:
+    """Raises for a node that an attribute refers to and that its tree does not have."""
+    _, known = np.unique(
+        np.stack([np.append(all_trees, trees), np.append(all_nodes, nodes)]), axis=1, return_inverse=True
+    )
+    known = known.reshape(-1)
+    absent = np.flatnonzero(~np.isin(known[len(all_trees) :], known[: len(all_trees)]))
+    if absent.size:
+        tree, node = trees[absent[0]], nodes[absent[0]]
+        raise ShapeError(f"its attribute '{attribute}' refers to node {node} of tree {tree}, which is not there")
 
 
 def scaler(c: Context) -> Types:
@@ -146,6 +168,20 @@ def tree_ensemble(c: Context) -> Types:
     _within(c, "nodes_featureids", _columns(c))
     if targets is not None:
         _within(c, "leaf_targetids", targets)
+    nodes, leaves = list_length(c, "nodes_featureids"), list_length(c, "leaf_targetids")
+    for side in ("true", "false"):
+        children, is_leaf = _numbers(c, f"nodes_{side}nodeids"), _numbers(c, f"nodes_{side}leafs")
+        if children.shape != is_leaf.shape or len(children) != nodes:
+            raise ShapeError(
+                f"its attributes 'nodes_{side}nodeids' and 'nodes_{side}leafs' are not of all {nodes} nodes"
+            )
+        absent = np.flatnonzero((children < 0) | (children >= np.where(is_leaf != 0, leaves, nodes)))
+        if absent.size:
+            kind = "leaf" if is_leaf[absent[0]] else "node"
+            raise ShapeError(
+                f"its attribute 'nodes_{side}nodeids' refers to {kind} {children[absent[0]]}, which is not there"
+            )
+    _within(c, "tree_roots", nodes)
     return [c.like(0, [_rows(c), 1 if targets is None else targets])]
 
 

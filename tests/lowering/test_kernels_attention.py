@@ -47,6 +47,13 @@ def test_other_types(dtype: object) -> None:
     run("Attention", {"is_causal": 1}, qkv(1, 2, 6, 20, 8, dtype=dtype), (0,), tolerance=60.0 if dtype == "f8" else 4.0)
 
 
+@pytest.mark.parametrize(("query", "value"), [("f4", "f8"), ("f8", "f4"), ("f2", "f8"), ("f4", ml_dtypes.bfloat16)])
+def test_values_of_another_type_than_the_queries(query: object, value: object) -> None:
+    q, k, v = qkv(1, 2, 6, 300, 8, dtype=query)
+    mask = random((6, 300), query, 9)
+    run("Attention", {}, [q, k, v.astype(value), mask], (0,), tolerance=60.0)
+
+
 STEPS: list[dict[str, Any]] = [{}, {"is_causal": 1}, {"softcap": 2.0, "scale": 0.7}, {"qk_matmul_output_mode": 3}]
 
 

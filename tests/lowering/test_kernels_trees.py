@@ -129,6 +129,32 @@ def test_aggregates(aggregate: int) -> None:
         check("TreeEnsemble", forest.attributes(5, "f4", aggregate_function=aggregate), samples())
 
 
+@pytest.mark.parametrize("aggregate", ["MIN", "MAX"])
+def test_infinite_votes_are_votes(aggregate: str) -> None:
+    attributes = Nodes([0, 3], 3, rng=np.random.default_rng(1)).attributes(
+        5, "f4", aggregate_function=AGGREGATES.index(aggregate)
+    )
+    for weight in (np.inf, -np.inf):
+        check(
+            "TreeEnsemble", attributes | {"leaf_weights": np.full_like(attributes["leaf_weights"], weight)}, samples()
+        )
+
+
+def test_a_child_that_is_not_there_is_named() -> None:
+    attributes = Nodes([0], 1).attributes(1, "f4", aggregate_function=1)
+    children = [*attributes["nodes_truenodeids"][:-1], 99]
+    with pytest.raises(sx.ModelError, match=r"'nodes_truenodeids' refers to (leaf|node) 99, which is not there"):
+        sx.compile(model("TreeEnsemble", attributes | {"nodes_truenodeids": children}, samples()))
+    lists = older(2, "target", (0,)) | {"n_targets": 1}
+    lists["nodes_falsenodeids"][7] = 30
+    with pytest.raises(sx.ModelError, match="'nodes_falsenodeids' refers to node 30 of tree 1, which is not there"):
+        sx.compile(model("TreeEnsembleRegressor", lists, samples(), version=3))
+    lists = older(2, "target", (0,)) | {"n_targets": 1}
+    lists["target_nodeids"][0] = 8
+    with pytest.raises(sx.ModelError, match="'target_nodeids' refers to node 8 of tree 0"):
+        sx.compile(model("TreeEnsembleRegressor", lists, samples(), version=3))
+
+
 @pytest.mark.parametrize("transform", range(len(TRANSFORMS)), ids=TRANSFORMS)
 def test_transforms(transform: int) -> None:
     forest = Nodes([0], 3)
