@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from xdsl.dialects.builtin import Float64Type, IntegerType, TensorType, UnrankedTensorType, i64
@@ -208,7 +209,7 @@ def loop(inference: Inference, c: Context) -> list[Attribute | None]:
         raise ShapeError(f"the body has {len(block.args)} inputs for {len(initial)} states")
     states = list(block.args[2:])
     iteration = _count_iterations(block, c.scope)
-    inner = _fixpoint(inference, c, block, states, initial, lambda: list(yields(block))[1 : 1 + len(states)], iteration)
+    inner = _fixpoint(inference, c, _Carried(block, states, initial), iteration)
     given = list(yields(block))
     trips = trip_count(c, block, given[0], inner, iteration, op.body)
     grown = [_grown(c, *state, trips, op.body) for state in zip(states, initial, given[1:])]
@@ -219,22 +220,28 @@ def loop(inference: Inference, c: Context) -> list[Attribute | None]:
     return types
 
 
-def _fixpoint(
-    inference: Inference,
-    c: Context,
-    block: Block,
-    states: Sequence[SSAValue],
-    initial: Sequence[SSAValue],
-    given: Callable[[], list[SSAValue]],
-    iteration: Dim | None = None,
-) -> Scope:
+@dataclass(frozen=True)
+class _Carried:
+    """A loop's body, the states that it takes, and their values before the first iteration."""
+
+    block: Block
+    states: Sequence[SSAValue]
+    initial: Sequence[SSAValue]
+
+    def given(self) -> list[SSAValue]:
+        """What an iteration makes of the states."""
+        return list(yields(self.block))[1 : 1 + len(self.states)]
+
+
+def _fixpoint(inference: Inference, c: Context, carried: _Carried, iteration: Dim | None) -> Scope:
     """Infers a body until its states' types hold for the first iteration and for what an iteration makes of them."""
-    for arg, value in zip(states, initial):
+    block, states = carried.block, carried.states
+    for arg, value in zip(states, carried.initial):
         _set(arg, value.type)
     for arg in block.args:
         c.scope.values.pop(arg, None)
     known: dict[SSAValue, Elements] | None = None
-    _start_with_nothing(inference, c, block, states, initial, given)
+    _start_with_nothing(inference, c, carried)
     for _ in range(_ROUNDS):
         inner = c.scope.inner()
         inner.values.update(known or {})
@@ -245,7 +252,7 @@ def _fixpoint(
                 inner.facts.assume(f"{iteration + 1} <= {count[0]}")
         run(inference, block, inner)
         changed = False
-        for arg, value in zip(states, given()):
+        for arg, value in zip(states, carried.given()):
             wide = _widened(arg, value.type, c.scope.names, inner.facts)
             if wide != arg.type:
                 _set(arg, wide)
@@ -253,22 +260,16 @@ def _fixpoint(
         if not changed and (known is not None or iteration is None):
             return inner
         if not changed and iteration is not None:
-            known = state_elements(inner, states, initial, given(), iteration)
+            known = state_elements(inner, states, carried.initial, carried.given(), iteration)
             if not known:
                 return inner
     raise ShapeError("the types of its states do not settle")
 
 
-def _start_with_nothing(
-    inference: Inference,
-    c: Context,
-    block: Block,
-    states: Sequence[SSAValue],
-    initial: Sequence[SSAValue],
-    given: Callable[[], list[SSAValue]],
-) -> None:
+def _start_with_nothing(inference: Inference, c: Context, carried: _Carried) -> None:
     """A sequence that is empty at first has elements of the type that the first iteration puts into it."""
-    empty = [at for at, value in enumerate(initial) if c.scope.sequences.get(value) == ()]
+    block, states = carried.block, carried.states
+    empty = [at for at, value in enumerate(carried.initial) if c.scope.sequences.get(value) == ()]
     if not empty:
         return
     inner = c.scope.inner()
@@ -278,7 +279,7 @@ def _start_with_nothing(
     region = block.parent
     assert region is not None
     for at in empty:
-        after = given()[at].type
+        after = carried.given()[at].type
         if isinstance(after, SequenceType):
             _set(states[at], SequenceType(_loose(c, after.element, [region])))
 

@@ -21,15 +21,12 @@ from .values import (
     Rng,
     edges,
     hostile,
+    ints,
     tame,
 )  # fmt: skip
 
 ANY = (*NUMBERS, BOOL)
 LEAST, MOST = -(2**63), 2**63 - 1
-
-
-def ints(*values: int) -> Array:
-    return np.array(values, I64)
 
 
 def some(rng: Rng, dtypes: tuple[np.dtype, ...] = ANY) -> np.dtype:

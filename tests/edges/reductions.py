@@ -23,10 +23,10 @@ from .values import (
     U16,
     U32,
     U64,
-    Array,
     Rng,
     finite,
     hostile,
+    ints,
     tame,
 )  # fmt: skip
 
@@ -41,10 +41,6 @@ ARITHMETIC = (
     "ReduceSumSquare",
 )
 WIDE = (*FLOATS, I32, I64, U32, U64)
-
-
-def ints(*values: int) -> Array:
-    return np.array(values, I64)
 
 
 def cases(rng: Rng) -> Iterator[Case]:

@@ -28,6 +28,10 @@ I4, U4, I2, U2 = (np.dtype(getattr(ml_dtypes, n)) for n in ("int4", "uint4", "in
 SMALL = (I4, U4, I2, U2)
 
 
+def ints(*values: int) -> Array:
+    return np.array(values, I64)
+
+
 def is_float(dtype: np.dtype) -> bool:
     return dtype.kind == "f" or dtype in (BF16, *FLOAT8, F4)
 

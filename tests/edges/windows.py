@@ -8,13 +8,9 @@ from itertools import product
 import numpy as np
 
 from .case import Case
-from .values import F16, F32, F64, I8, I32, I64, U8, Array, Rng, finite, hostile, tame
+from .values import F16, F32, F64, I8, I32, I64, U8, Rng, finite, hostile, ints, tame
 
 AUTO = ("NOTSET", "VALID", "SAME_UPPER", "SAME_LOWER")
-
-
-def ints(*values: int) -> Array:
-    return np.array(values, I64)
 
 
 def cases(rng: Rng) -> Iterator[Case]:
