@@ -24,7 +24,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 LONG_FILES = frozenset((
     "test_cli.py", "test_compare.py", "test_docs.py", "test_integer_products.py", "test_joined.py",
-    "test_kernels_conv_transpose.py", "test_levels.py", "test_loops.py", "test_math.py", "test_memory.py", "test_numerics.py", "test_packaging.py",
+    "test_kernels_conv_transpose.py", "test_levels.py", "test_loops.py", "test_math.py", "test_memory.py",
+    "test_numerics.py", "test_packaging.py",
     "test_plain.py", "test_prologues.py", "test_ranges.py", "test_round_trip.py", "test_schedules.py",
     "test_shapes_backend.py", "test_shapes_fuzz.py", "test_shapes_perturbed.py", "test_tensor_native.py",
     "test_tuner.py", "test_zoo.py",
