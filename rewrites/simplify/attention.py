@@ -49,13 +49,37 @@ def scaled(value: SSAValue) -> Scaled:
 
 
 class Scores(NamedTuple):
-    """What the softmax is taken of: scale * q k^T + mask, or with some of them masked; k^T being given."""
+    """What the softmax is taken of: scale * q k^T + mask, or with some of them masked; k^T being given.
+
+    With a `cap` c the products are c * tanh(scale * q k^T / c).
+    """
 
     query: SSAValue
     keys: SSAValue
     scale: float
     mask: SSAValue | None
     masked: Masked | None
+    cap: float
+
+
+class Products(NamedTuple):
+    """scale * q k^T, or c * tanh(scale * q k^T / c) with a `cap` c."""
+
+    matmul: onnx.MatMulOp
+    scale: float
+    cap: float
+
+
+def products_of(value: SSAValue) -> Products | None:
+    """A value as products of rows with a scale, perhaps capped softly."""
+    inner, scale = scaled(value)
+    tanh, cap = only_producer(inner, onnx.TanhOp), 0.0
+    if tanh is not None:
+        inner, cap = tanh.operands[0], scale
+        inner, scale = scaled(inner)
+        scale *= cap
+    product = only_producer(inner, onnx.MatMulOp)
+    return Products(product, scale, cap) if product is not None and cap >= 0 else None
 
 
 def scores_of(value: SSAValue) -> Scores | None:
@@ -67,17 +91,16 @@ def scores_of(value: SSAValue) -> Scores | None:
     added = only_producer(value, onnx.AddOp)
     if added is not None:
         for inner, other in (added.operands[:2], added.operands[1::-1]):
-            if only_producer(scaled(inner).value, onnx.MatMulOp) is not None and inner.type == value.type:
+            if products_of(inner) is not None and inner.type == value.type:
                 value, mask = inner, other
                 break
         else:
             return None
-    inner, scale = scaled(value)
-    product = only_producer(inner, onnx.MatMulOp)
-    if product is None:
+    products = products_of(value)
+    if products is None:
         return None
-    query, keys = scaled(product.operands[0]), scaled(product.operands[1])
-    return Scores(query.value, keys.value, scale * query.scale * keys.scale, mask, hidden)
+    query, keys = map(scaled, products.matmul.operands)
+    return Scores(query.value, keys.value, products.scale * query.scale * keys.scale, mask, hidden, products.cap)
 
 
 class Softmaxed(NamedTuple):
@@ -119,9 +142,9 @@ class RecognizeAttention(Rule):
 
     Of four axes [batch, heads, rows, size], or of three without heads; k^T may be given as such. The scale may stand at
     the scores, at q, at k, or at both. Where(condition, scores, -inf) is a mask, too, and one that keeps what is on and
-    below the diagonal of a square is `is_causal`. A row that may attend to no key is 0 afterwards, not NaN. Declines
-    when something else reads the scores or the weights, where heads or batch broadcast, for a scale that is not
-    positive, and where the mask does not broadcast to the scores.
+    below the diagonal of a square is `is_causal`; c * tanh(scores / c) is a `softcap`. A row that may attend to no key
+    is 0 afterwards, not NaN. Declines when something else reads the scores or the weights, where heads or batch
+    broadcast, for a scale that is not positive, and where the mask does not broadcast to the scores.
     """
 
     weights: WeightStore
@@ -144,9 +167,9 @@ class RecognizeAttention(Rule):
         causal = self.is_causal(scores, dims_of(softmax.scores))
         if not causal and not fits_mask(scores, softmax.scores):
             return
-        if not rewriter.may_make(onnx.AttentionOp):
-            return
-        attributes: dict[str, object] = {"scale": scores.scale}
+        if not rewriter.may_make(onnx.AttentionOp) or (scores.cap and self.for_file):
+            return  # versions of the operator differ in what comes first, the cap or the mask
+        attributes: dict[str, object] = {"scale": scores.scale} | ({"softcap": scores.cap} if scores.cap else {})
         if causal:
             attributes["is_causal"] = 1
         if softmax.widened:

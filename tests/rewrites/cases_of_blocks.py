@@ -192,6 +192,13 @@ BLOCKS: Cases = {
 
 MASKED = [
     Fires(
+        QKV + ", float[B, 1, S, S] f) => (y) <float c = {0.5}, float cap = {3}>"
+        f"{{ {SCORES} e = Div(d, cap) h = Tanh(e) g = Mul(h, cap) a = Add(g, f) w = Softmax<axis=-1>(a)"
+        " y = MatMul(w, v) }",
+        "Attention",
+        {"S": (1, 6)},
+    ),
+    Fires(
         QKV + f") => (y) <{LOWEST}, {SIZES}> {{ {SCORES} {LENGTH} p = Range(zero, r, one) i = Unsqueeze(p, a1)"
         "j = Unsqueeze(p, a0) m = LessOrEqual(j, i) a = Where(m, d, low) w = Softmax<axis=-1>(a) y = MatMul(w, v) }",
         "Attention",
@@ -219,6 +226,9 @@ MASKED = [
 """Of RecognizeAttention: masks that are the causal one, and others by Where."""
 
 UNMASKED = [
+    # a cap below 0, which the operator does not have
+    QKV + ") => (y) <float c = {0.5}, float cap = {-3}>"
+    f"{{ {SCORES} e = Div(d, cap) h = Tanh(e) g = Mul(h, cap) w = Softmax<axis=-1>(g) y = MatMul(w, v) }}",
     # a number that a score may be below of
     QKV + ", bool[B, 1, S, S] m) => (y) <float c = {0.5}, float low = {-10}>"
     f"{{ {SCORES} a = Where(m, low, d) w = Softmax<axis=-1>(a) y = MatMul(w, v) }}",
