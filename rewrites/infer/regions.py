@@ -213,7 +213,7 @@ def loop(inference: Inference, c: Context) -> list[Attribute | None]:
     given = list(yields(block))
     trips = trip_count(c, block, given[0], inner, iteration, op.body)
     grown = [_grown(c, *state, trips, op.body) for state in zip(states, initial, given[1:])]
-    types = [escaping(c, at, type_, [op.body]) for at, type_ in enumerate(grown)]
+    types: list[Attribute | None] = [escaping(c, at, type_, [op.body]) for at, type_ in enumerate(grown)]
     for at in range(len(states), len(c.results)):
         row = given[1 + at].type
         types.append(_stacked(c, at, row, trips, 0, op.body))
@@ -383,7 +383,7 @@ def scan(inference: Inference, c: Context) -> list[Attribute | None]:
     run(inference, block, inner)
     given = list(yields(block))
     _require_same(inference, block, states, given, inner)
-    types = [escaping(c, at, arg.type, [op.body]) for at, arg in enumerate(states)]
+    types: list[Attribute | None] = [escaping(c, at, arg.type, [op.body]) for at, arg in enumerate(states)]
     out_axes = c.attr("scan_output_axes") or [0] * rows
     for at, axis in zip(range(first, len(c.results)), out_axes):
         types.append(_stacked(c, at, given[at].type, length, axis, op.body))

@@ -169,7 +169,9 @@ class RecognizeAttention(Rule):
             return
         if not rewriter.may_make(onnx.AttentionOp) or (scores.cap and self.for_file):
             return  # versions of the operator differ in what comes first, the cap or the mask
-        attributes: dict[str, object] = {"scale": scores.scale} | ({"softcap": scores.cap} if scores.cap else {})
+        attributes: dict[str, object] = {"scale": scores.scale}
+        if scores.cap:
+            attributes["softcap"] = scores.cap
         if causal:
             attributes["is_causal"] = 1
         if softmax.widened:
