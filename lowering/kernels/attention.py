@@ -12,6 +12,7 @@ on the number of keys alone.  A row that may attend to no key is 0.
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from dataclasses import dataclass
 from math import inf
 
@@ -38,6 +39,9 @@ KEY_BLOCK = 256
 """Keys whose scores are kept at once."""
 IN_STEP = 4
 """Vectors of scores that are exponentiated in step."""
+SHORT_VALUES = 8
+"""Vectors of a row's sums that are scaled always: where only some rows of a block have a new maximum, guessing wrong
+takes longer."""
 FEW_QUERIES = 4
 """The height of a tile for few rows, where their number is not known."""
 
@@ -444,7 +448,10 @@ class QueryTile:
         a, e, s = self.a, self.e, self.s
         width = e.dim(a.value_width)
         factor = e.b.broadcast(scale, a.lanes)
-        with e.when(e.compare("one", scale, like(e, 1.0, scale))), e.loop(0, width, a.lanes) as loop:
+        with ExitStack() as stack:
+            if not a.value_size.is_const or a.value_size.value > SHORT_VALUES * a.lanes:
+                stack.enter_context(e.when(e.compare("one", scale, like(e, 1.0, scale))))
+            loop = stack.enter_context(e.loop(0, width, a.lanes))
             place = row * width + loop.index
             e.store_vector(e.mul(e.load_vector(s.values, place, a.lanes), factor), s.values, place)
 

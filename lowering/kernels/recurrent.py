@@ -392,18 +392,34 @@ class Direction:
         width = block.units * r.lanes
         row_tiles, unit_tiles = r.batch.ceildiv(tile.rows), r.hidden.ceildiv(width)
         states = self.pack_state(number, tile) if tile.vectors < block.vectors else None
+        size = tile.rows * block.vectors * r.lanes
         grain = e.ix(2 * e.grain_cycles) // (r.hidden * (tile.rows * block.vectors)).max(1) + 1
+
+        def accumulate(index: Ix, sums: SSAValue, at: Ix) -> None:
+            sample, unit_tile = index % row_tiles * tile.rows, index // row_tiles
+            for first in range(0, block.vectors, tile.vectors):
+                totals = self.accumulate(number, tile, panels, states, sample, unit_tile, first)
+                for i, total in enumerate(totals):
+                    row, v = divmod(i, tile.vectors)
+                    e.store_vector(total, sums, at + (row * block.vectors + first + v) * r.lanes)
+
+        def finish(index: Ix, sums: SSAValue, at: Ix) -> None:
+            sample, unit = index % row_tiles * tile.rows, index // row_tiles * width
+            self.finish_tile(number, tile, sample, unit, sums, at)
+
+        tiles = (r.batch_dim + (tile.rows - 1)) // tile.rows * ((r.hidden_dim + (width - 1)) // width)
         with e.parallel(row_tiles * unit_tiles, grain) as (lower, upper, thread):
-            sums = r.context.scratch(r.products.sums, as_dim(tile.rows * block.vectors * r.lanes), thread)
-            with e.loop(lower, upper, nonempty=True) as loop:
-                sample = loop.index % row_tiles * tile.rows
-                unit_tile = loop.index // row_tiles
-                for first in range(0, block.vectors, tile.vectors):
-                    totals = self.accumulate(number, tile, panels, states, sample, unit_tile, first)
-                    for i, total in enumerate(totals):
-                        row, v = divmod(i, tile.vectors)
-                        e.store_vector(total, sums, (row * block.vectors + first + v) * r.lanes)
-                self.finish_tile(number, tile, sample, unit_tile * width, sums)
+            if tile.rows <= FEW_SAMPLES:
+                sums = r.context.scratch(r.products.sums, as_dim(size), thread)
+                with e.loop(lower, upper, nonempty=True) as loop:
+                    accumulate(loop.index, sums, e.ix(0))
+                    finish(loop.index, sums, e.ix(0))
+                return
+            # in loops of their own, or the formula's constants would stay in registers that the sums need
+            sums = r.context.scratch(r.products.sums, tiles * size)
+            for phase in (accumulate, finish):
+                with e.loop(lower, upper, nonempty=True) as loop:
+                    phase(loop.index, sums, loop.index * size)
 
     def pack_state(self, number: int, tile: RegisterTile) -> SSAValue:
         """The states of a tile's samples side by side: [tile, hidden unit, sample of the tile]."""
@@ -463,7 +479,7 @@ class Direction:
         """The state that a block's sums are over: the old one, or what the block before prepared."""
         return (self.h, self.old) if number == 0 else (self.extra, self.e.ix(0))
 
-    def finish_tile(self, number: int, tile: RegisterTile, sample: Ix, unit: Ix, sums: SSAValue) -> None:
+    def finish_tile(self, number: int, tile: RegisterTile, sample: Ix, unit: Ix, sums: SSAValue, start: Ix) -> None:
         """The cell's formula, for each sample and vector of units of a tile."""
         r, e = self.r, self.e
         block = self.tile_blocks[number]
@@ -479,7 +495,9 @@ class Direction:
                 mask = e.mask(r.hidden - at, r.lanes)
                 place = Place(self, row, at, mask, input_row, self.old, self.new, alive)
                 gates = [
-                    e.load_vector(sums, (loop.index * block.vectors + units.index + g * block.units) * r.lanes, r.lanes)
+                    e.load_vector(
+                        sums, start + (loop.index * block.vectors + units.index + g * block.units) * r.lanes, r.lanes
+                    )
                     for g in range(len(block.gates))
                 ]
                 r.cell(place, number, gates)
