@@ -69,7 +69,7 @@ def check(
     the other way round), where the result does not verify, where a type of `main` changes, or where a value does.
     """
     rule: object = pattern() if isinstance(pattern, type) else pattern
-    if not isinstance(rule, Pattern):
+    if not isinstance(rule, Pattern):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise UsageError(f"pattern={shown(pattern)}: a rewrite pattern, or its class")
     drawn = {name: (low, high) for name, low, high in checked_ranges("ranges", ranges or {})}
     before, after = parse(ir), parse(ir)
