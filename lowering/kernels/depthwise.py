@@ -198,6 +198,11 @@ class DepthwiseBuilder:
             size = self.windows.channel + self.windows.pitches[0] * self.tile.rows + self.lanes
             image = self.context.scratch(self.products.sums, size, thread)
             self.image.write_padding(image, e.ix(0))
+            # tiles read rows behind the last: what they make of these is not stored, but is made of numbers
+            zero = e.constant(0, self.products.sums, self.lanes)
+            end = e.dim(size)
+            with e.loop(e.dim(self.windows.channel), end, self.lanes) as behind:
+                e.store_vector(zero, image, behind.index, e.mask(end - behind.index, self.lanes))
 
             def compute(unit: Ix, first: Ix) -> None:
                 self.image.copy_inside(self.input_rows, unit, image, e.ix(0))
