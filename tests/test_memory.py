@@ -115,7 +115,7 @@ def test_the_analysis_needs_the_models_sizes() -> None:
         program.memory_analysis()
     with pytest.raises(InputError, match="no symbol 'Q'"):
         program.memory_analysis(N=1, Q=2)
-    with pytest.raises(InputError, match="not negative"):
+    with pytest.raises(InputError, match="N=-1: a size, a whole number from 0 up"):
         program.memory_analysis(N=-1)
 
 

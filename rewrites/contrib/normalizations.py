@@ -133,7 +133,7 @@ def gated_rms_norm(b: Expansion) -> Results:
     cls = {"silu": onnx.SwishOp, "swish": onnx.SwishOp, "sigmoid": onnx.SigmoidOp}.get(b.attr("activation", "silu"))
     if cls is None:
         raise b.unsupported(f"its activation '{b.attr('activation')}' is not supported")
-    y = b.mul(b.value(onnx.ReshapeOp, normal, b.shape(x)), b.value(cls, b.cast(gate, f32)))
+    y = b.mul(b.value(onnx.ReshapeOp, normal, b.shape(x), attributes={"allowzero": 1}), b.value(cls, b.cast(gate, f32)))
     return [b.cast(y, element)]
 
 
@@ -149,7 +149,7 @@ def bias_softmax(b: Expansion) -> Results:
     if axis == rank - 1:
         return [b.value(onnx.SoftmaxOp, total)]
     flat = b.value(onnx.FlattenOp, total, attributes={"axis": axis})
-    return [b.value(onnx.ReshapeOp, b.value(onnx.SoftmaxOp, flat), b.shape(total))]
+    return [b.value(onnx.ReshapeOp, b.value(onnx.SoftmaxOp, flat), b.shape(total), attributes={"allowzero": 1})]
 
 
 NORMALIZATIONS: Mapping[str, Rule] = {

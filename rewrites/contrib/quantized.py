@@ -63,7 +63,7 @@ def _softmax(b: Expansion, x: SSAValue) -> SSAValue:
     if b.attr("opset", 13) >= 13 or axis % rank == rank - 1:
         return b.value(onnx.SoftmaxOp, x, attributes={"axis": axis})
     flat = b.value(onnx.FlattenOp, x, attributes={"axis": axis})
-    return b.value(onnx.ReshapeOp, b.value(onnx.SoftmaxOp, flat), b.shape(x))
+    return b.value(onnx.ReshapeOp, b.value(onnx.SoftmaxOp, flat), b.shape(x), attributes={"allowzero": 1})
 
 
 POOL = ("auto_pad", "ceil_mode", "count_include_pad", "kernel_shape", "pads", "strides")

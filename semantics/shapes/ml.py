@@ -49,13 +49,17 @@ def _either(c: Context, name: str) -> str:
     return f"{name}_as_tensor" if c.attr(f"{name}_as_tensor") is not None else name
 
 
-def _numbers(c: Context, name: str) -> np.ndarray:
-    """A list of integers; none where it is not given."""
+def _values(c: Context, name: str) -> np.ndarray:
+    """A list, which may be long and kept with the weights; none where it is not given."""
     value = c.attr(name)
     if isinstance(value, onnx.WeightAttr):
         assert c.scope.weights is not None
         value = c.scope.weights.get(value)
-    return np.asarray(value if value is not None else (), np.int64).reshape(-1)
+    return np.asarray(value if value is not None else ()).reshape(-1)
+
+
+def _numbers(c: Context, name: str) -> np.ndarray:
+    return _values(c, name).astype(np.int64)
 
 
 def _within(c: Context, name: str, end: Dim | int) -> None:
@@ -85,7 +89,7 @@ def _nodes(c: Context, prefix: str, targets: int) -> None:
     _within(c, "nodes_featureids", _columns(c))
     _within(c, f"{prefix}_ids", targets)
     trees, names = _numbers(c, "nodes_treeids"), _numbers(c, "nodes_nodeids")
-    inner = np.array([mode != "LEAF" for mode in c.attr("nodes_modes")], np.bool_)
+    inner = np.array([mode != "LEAF" for mode in _values(c, "nodes_modes")], np.bool_)
     for name in ("nodes_truenodeids", "nodes_falsenodeids"):
         _exist(name, trees[inner], _numbers(c, name)[inner], trees, names)
     _exist(f"{prefix}_nodeids", _numbers(c, f"{prefix}_treeids"), _numbers(c, f"{prefix}_nodeids"), trees, names)

@@ -134,3 +134,13 @@ def test_sizes_whose_product_is_no_64_bit_number_are_too_many_elements() -> None
     }}"""
     with pytest.raises(sx.InputError, match=r"'z' with the sizes .* does not fit into memory"):
         sx.compile(model(graph, 22))(x=np.zeros(1, np.float32))
+
+
+def test_a_single_element_of_pytorch_half_pixel_is_read_at_0() -> None:
+    """As the standard's text says and onnxruntime does; the reference evaluator takes -0.5."""
+    for axes in ("1, 1, 5", "A, B, C"):
+        graph = f"""g (float[{axes}] x) => (float[1, 1, 1] z) <int64[3] sizes = {{1, 1, 1}}> {{
+            z = Resize <mode = "cubic", coordinate_transformation_mode = "pytorch_half_pixel"> (x, , , sizes)
+        }}"""
+        x = np.array([[[3, 9, -4, 7, 1]]], np.float32)
+        assert_array_equal(sx.compile(model(graph, 22))(x)["z"], x[:, :, :1])
