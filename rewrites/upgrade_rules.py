@@ -199,7 +199,7 @@ def prelu(b: Upgrade) -> Results:
         return [b.value(onnx.PReluOp, x, b.value(onnx.ReshapeOp, slope, tail))]
     flat = b.value(onnx.ReshapeOp, x, b.ints([0, 0, -1]))
     result = b.value(onnx.PReluOp, flat, b.value(onnx.ReshapeOp, slope, b.ints([-1, 1])))
-    return [b.value(onnx.ReshapeOp, result, b.shape(x), attributes={"allowzero": 1})]
+    return [b.value(onnx.ReshapeOp, result, b.shape(x))]
 
 
 # Axes that meant something else
@@ -214,7 +214,7 @@ def flattened(cls: type[onnx.OnnxOp]) -> Rule:
             return [b.value(cls, x, attributes={"axis": -1})]
         flat = b.value(onnx.FlattenOp, x, attributes={"axis": axis})
         result = b.value(cls, flat, attributes={"axis": -1})
-        return [b.value(onnx.ReshapeOp, result, b.shape(x), attributes={"allowzero": 1})]
+        return [b.value(onnx.ReshapeOp, result, b.shape(x))]
 
     return rule
 
@@ -340,7 +340,7 @@ def group_normalization(b: Upgrade) -> Results:
     flat = b.value(onnx.ReshapeOp, x, b.ints([0, b.attr("num_groups"), -1]))
     epsilon = {"epsilon": b.attr("epsilon", 1e-5)}
     normal = b.value(onnx.InstanceNormalizationOp, flat, scale, bias, attributes=epsilon)
-    return [b.value(onnx.ReshapeOp, normal, b.shape(x), attributes={"allowzero": 1})]
+    return [b.value(onnx.ReshapeOp, normal, b.shape(x))]
 
 
 # The rest
