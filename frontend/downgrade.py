@@ -11,10 +11,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from xdsl.dialects.builtin import TensorType
+from xdsl.dialects.builtin import TensorType, i1, i64
 from xdsl.ir import Attribute, SSAValue
 
 from ..dialects import dims, onnx
+from ..dialects.dims.interval import lower_bound
 from ..dialects.onnx.attributes import int_attr, ints_attr, string_attr
 from ..dialects.onnx.base import attr, describe
 from ..runtime.errors import UnsupportedError
@@ -111,7 +112,45 @@ def pad(d: Downgrade) -> None:
 
 def reshape(d: Downgrade) -> None:
     """Reshape(x, shape)  ->  Reshape(x) {shape}."""
-    d.node("Reshape", d.inputs[:1], {"shape": ints_attr(tuple(d.ints(1) or ()))})
+    shape = d.ints(1) or []
+    if attr(d.op, "allowzero") and 0 in shape:
+        raise d.declined("a size of 0 would copy one")
+    d.node("Reshape", d.inputs[:1], {"shape": ints_attr(tuple(shape))})
+
+
+EXPAND_SINCE = 8
+"""The opset from which on there is Expand."""
+
+
+def reshape_to_sizes(d: Downgrade) -> None:
+    """Reshape(x, sizes of a value) {allowzero}  ->  Reshape(x, sizes), where 0 copies a size.
+
+    Where a size may be 0, it copies one of an x that has nothing but zeros then: its elements in a row, expanded to the
+    sizes' count of axes, of which each is as long as one of the elements, or 0 where there is none.
+    """
+    owner = d.op.operands[1].owner
+    if isinstance(owner, dims.TensorOp):
+        sizes = owner.exprs.data
+    elif isinstance(owner, onnx.ShapeOp) and owner.start is None and owner.end is None:
+        of = owner.operands[0].type
+        sizes = dims.dims_of(of) if isinstance(of, TensorType) else None
+    else:
+        raise d.declined("it had no attribute 'allowzero'")
+    if sizes is not None and all((lower_bound(size) or 0) > 0 for size in sizes):
+        return d.node("Reshape", d.inputs, {})
+    if d.version < EXPAND_SINCE:
+        raise d.declined("it had no attribute 'allowzero', and a size may be 0")
+
+    def value(op_type: str, *inputs: str, **attributes: Attribute) -> str:
+        name = d.fresh()
+        d.write(op_type, inputs, [name], attributes)
+        return name
+
+    row = value("Reshape", d.inputs[0], d.constant(np.array([-1], np.int64)))
+    is_there = value("Cast", value("Shape", row), to=int_attr(onnx.ELEMENT_CODES[i1]))
+    axis = value("Cast", is_there, to=int_attr(onnx.ELEMENT_CODES[i64]))
+    axes = value("Expand", axis, value("Shape", d.inputs[1]))
+    return d.node("Reshape", [value("Expand", row, axes), d.inputs[1]], {})
 
 
 def slice_(d: Downgrade) -> None:
@@ -267,3 +306,6 @@ RULES: dict[tuple[str, str], Rule] = {
     ("", "TopK"): top_k,
     ("", "Unsqueeze"): axes_as_attribute,
 }
+
+NEW_ATTRIBUTES: dict[tuple[str, str], tuple[str, Rule]] = {("", "Reshape"): ("allowzero", reshape_to_sizes)}
+"""Attributes that an operator got while all else read on as it did: how a node that has it is written without it."""

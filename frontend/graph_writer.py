@@ -23,7 +23,7 @@ from ..dialects.onnx.types import SparseAttr
 from ..runtime.errors import ModelError, UnsupportedError
 from ..semantics.known import constant_value
 from .dim_nodes import DimWriter, Symbols
-from .downgrade import RULES, Downgrade
+from .downgrade import NEW_ATTRIBUTES, RULES, Downgrade
 from .expressible import Inexpressible, check_expressible, schema_then, trimmed
 from .inspection import (
     block_of,
@@ -326,11 +326,14 @@ class GraphWriter:
         attributes = {k: v for k, v in op.properties.items() if k not in SEGMENTS}
         then = schema_then(schema.domain, schema.op_type, version)
         try:
-            if then is not None and then.since_version >= schema.compatible:
+            new, without = NEW_ATTRIBUTES.get((schema.domain, schema.op_type), ("", None))
+            if then is None or then.since_version < schema.compatible:
+                self._write_older(self._downgrade(op, version, inputs, outputs, attributes), then)
+            elif without is not None and new in attributes and new not in then.attributes:
+                without(self._downgrade(op, version, inputs, outputs, attributes))
+            else:
                 check_expressible(op, then, inputs, outputs, attributes)
                 self._new_node(schema.op_type, schema.domain, inputs, outputs, attributes, op)
-            else:
-                self._write_older(self._downgrade(op, version, inputs, outputs, attributes), then)
         except UnsupportedError as problem:
             unwritten = NodeProto(output=outputs)
             self._nodes.append(_Written(self._at, unwritten, made=True, problem=Inexpressible(problem, op)))

@@ -65,6 +65,11 @@ def rank_of(value: SSAValue) -> int | None:
     return len(value.type.get_shape()) if isinstance(value.type, TensorType) else None
 
 
+def _in_shape_of(b: Upgrade, value: SSAValue, x: SSAValue) -> SSAValue:
+    """The elements of `value` in the shape of `x`, sizes of 0 included."""
+    return b.value(onnx.ReshapeOp, value, b.shape(x), attributes={"allowzero": 1})
+
+
 # What only lost attributes
 
 
@@ -199,7 +204,7 @@ def prelu(b: Upgrade) -> Results:
         return [b.value(onnx.PReluOp, x, b.value(onnx.ReshapeOp, slope, tail))]
     flat = b.value(onnx.ReshapeOp, x, b.ints([0, 0, -1]))
     result = b.value(onnx.PReluOp, flat, b.value(onnx.ReshapeOp, slope, b.ints([-1, 1])))
-    return [b.value(onnx.ReshapeOp, result, b.shape(x))]
+    return [_in_shape_of(b, result, x)]
 
 
 # Axes that meant something else
@@ -213,8 +218,7 @@ def flattened(cls: type[onnx.OnnxOp]) -> Rule:
         if axis == -1 or axis + 1 == rank_of(x):
             return [b.value(cls, x, attributes={"axis": -1})]
         flat = b.value(onnx.FlattenOp, x, attributes={"axis": axis})
-        result = b.value(cls, flat, attributes={"axis": -1})
-        return [b.value(onnx.ReshapeOp, result, b.shape(x))]
+        return [_in_shape_of(b, b.value(cls, flat, attributes={"axis": -1}), x)]
 
     return rule
 
@@ -340,7 +344,7 @@ def group_normalization(b: Upgrade) -> Results:
     flat = b.value(onnx.ReshapeOp, x, b.ints([0, b.attr("num_groups"), -1]))
     epsilon = {"epsilon": b.attr("epsilon", 1e-5)}
     normal = b.value(onnx.InstanceNormalizationOp, flat, scale, bias, attributes=epsilon)
-    return [b.value(onnx.ReshapeOp, normal, b.shape(x))]
+    return [_in_shape_of(b, normal, x)]
 
 
 # The rest

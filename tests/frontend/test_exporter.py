@@ -17,6 +17,7 @@ from sardonyx.dialects.onnx.attributes import strings_attr
 from sardonyx.dialects.onnx.model import OPSETS, main_of, opsets_attr
 from sardonyx.frontend.exporter import export_model
 from sardonyx.frontend.importer import import_model
+from sardonyx.rewrites.infer import infer_shapes
 from sardonyx.rewrites.upgrade import upgrade_opset
 from sardonyx.runtime.errors import UnsupportedError
 from sardonyx.semantics.interpreter import run_graph
@@ -356,6 +357,42 @@ def test_what_an_old_opset_cannot_say_is_refused() -> None:
     assert "it had no attribute 'allowzero'" in refused(onnx.ReshapeOp.make([x, axes], {"allowzero": 1}, [t]), 13)
     assert "no rule gives its older form" in refused(onnx.PReluOp.make([x, x], {}, [t]), 6)
     assert "it had 1 outputs" in refused(onnx.MaxPoolOp.make([x], {"kernel_shape": [1]}, [t, t]), 7)
+
+
+@pytest.mark.parametrize("inferred", [False, True])
+@pytest.mark.parametrize("opset", [9, 11, 13])
+def test_sizes_of_0_are_restored_where_0_copies_a_size(opset: int, inferred: bool) -> None:
+    """A Reshape with allowzero to the sizes of a value whose type is not known, or has symbols."""
+    m = model([node("Relu", ["x"], ["r"]), node("Softmax", ["r"], ["y"], axis=1)], [info("x", ["A", "B", "C"])],
+              [helper.make_empty_tensor_value_info("y")], min(opset, 12), ir_version=7)  # fmt: skip
+    module, weights = import_model(m)
+    upgrade_opset(module, weights)
+    if inferred:
+        infer_shapes(module)
+    module.attributes[OPSETS] = opsets_attr([("", opset)])
+    for op in module.walk():
+        for mark in ("onnx.node", "onnx.part", "onnx.whole"):
+            op.attributes.pop(mark, None)
+    written = export_model(module, weights)
+    assert node_types(written).count("Reshape") == 2
+    for shape in ((2, 3, 4), (2, 0, 3), (0, 2, 0), (0, 0, 0), (2, 3, 0)):
+        x = np.random.default_rng(0).standard_normal(shape, np.float32)
+        (got,), (want,) = run(written, {"x": x}), run(m, {"x": x})
+        assert got.shape == want.shape == shape
+        np.testing.assert_allclose(got, want, rtol=1e-5)
+
+
+def test_sizes_that_are_not_0_need_no_more() -> None:
+    t = TensorType(f32, [2, 3])
+    x, y = Block(arg_types=[TensorType(f32, [6]), t]).args
+    shape = onnx.ShapeOp.make([y])
+    op = onnx.ReshapeOp.make([x, shape.results[0]], {"allowzero": 1}, [t])
+    block = Block(arg_types=[x.type, y.type])
+    shape.operands, op.operands = [block.args[1]], [block.args[0], shape.results[0]]
+    block.add_ops([shape, op, ReturnOp(op.results[0])])
+    func = FuncOp("main", (list(block.arg_types), [t]), Region(block))
+    module = ModuleOp([func], attributes={OPSETS: opsets_attr([("", 13)])})
+    assert node_types(export_model(module, WeightStore())) == ["Shape", "Reshape"]
 
 
 def test_reductions_over_no_axes() -> None:
