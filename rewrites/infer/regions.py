@@ -248,8 +248,9 @@ def _fixpoint(inference: Inference, c: Context, carried: _Carried, iteration: Di
         if iteration is not None:
             inner.facts.assume(f"0 <= {iteration}")
             count = c.ints(0) if c.has(0) else None
-            if count and not count[0].is_const:  # an iteration that runs is below the count
-                inner.facts.assume(f"{iteration + 1} <= {count[0]}")
+            below = f"{iteration + 1} <= {count[0]}" if count and not count[0].is_const else None
+            if below and inner.facts.prove(below).answer is not False:  # an iteration that runs is below the count
+                inner.facts.assume(below)
         run(inference, block, inner)
         changed = False
         for arg, value in zip(states, carried.given()):

@@ -14,7 +14,7 @@ from xdsl.ir import Attribute, Operation, SSAValue
 from ...dialects import dims as dims_dialect
 from ...dialects import onnx
 from ...dialects.dims import Dim, as_dim, dims_of
-from ...dialects.dims.expression import ONE, ZERO, dim_broadcast, never_one
+from ...dialects.dims.expression import ONE, ZERO, dim_broadcast, dim_min, never_one
 from ...dialects.dims.interval import is_signed
 from ...dialects.dims.text import brief
 from ..conditions import at_most, equality
@@ -282,6 +282,12 @@ class Context:
 
     def at_most(self, a: Dim | int, b: Dim | int, why: str) -> None:
         self.require(at_most(as_dim(a), as_dim(b)), why)
+
+    def reads(self, sizes: Iterable[Dim], results: Iterable[Dim], why: str) -> None:
+        """States that there are elements to read along these axes, unless the results are empty."""
+        least = dim_min(self.count(results), 1)
+        for size in sizes:
+            self.at_most(least, size, why)
 
     def divides(self, k: Dim | int, d: Dim, why: str) -> None:
         """States that d is a multiple of k, which is not 0."""

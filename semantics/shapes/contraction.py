@@ -97,7 +97,10 @@ def einsum(c: Context) -> Types:
         letters, ellipsis, dots = _einsum_term(term, dims)
         if ellipsis:
             dotted = list(c.broadcast(dotted, dots))
+        own: dict[str, Dim] = {}  # a diagonal has one size, and does not broadcast
         for letter, d in letters:
+            own[letter] = c.equal(own[letter], d, f"equal letters in term {term!r} of Einsum") if letter in own else d
+        for letter, d in own.items():
             sizes[letter] = c.broadcast_dim(sizes[letter], d) if letter in sizes else d
     if not arrow:
         once = sorted(x for x in sizes if sum(t.count(x) for t in terms) == 1)

@@ -181,7 +181,9 @@ def random(c: Context) -> Types:
 def multinomial(c: Context) -> Types:
     code = c.attr("dtype")
     element = i32 if code is None else element_of_code(code)
-    return [c.tensor(element, [c.dims_of_rank(0, 2)[0], c.attr("sample_size")])]
+    rows, classes = c.dims_of_rank(0, 2)
+    c.reads([classes], [rows, as_dim(c.attr("sample_size"))], "Multinomial of no classes")
+    return [c.tensor(element, [rows, c.attr("sample_size")])]
 
 
 def window(c: Context) -> Types:

@@ -90,11 +90,13 @@ def _forbid_zero_copy(c: Context, x: Sequence[Dim], at: int, d: Dim) -> None:
     """Where a size of 0 would be read as "copy", and copy something else than 0."""
     if d.is_const:
         return
+    least = ONE
     if at < len(x):
         size = x[at]
         if size is d or size.divide_exactly(d) is not None or c.scope.facts.prove_eq(size, d):
             return
-    c.at_most(1, d, "0 in the shape of Reshape would copy a size")
+        least = dim_min(size, 1)
+    c.at_most(least, d, "0 in the shape of Reshape would copy a size")
 
 
 def quotient(c: Context, total: Dim, known: Dim) -> Dim:

@@ -48,12 +48,16 @@ def _pads(c: Context, rank: int) -> Pads:
 def window_sizes(c: Context, spatial: Sequence[Dim], kernel: Sequence[Dim], ceil: bool = False) -> list[Dim]:
     """The output sizes of a convolution or pool over these axes."""
     rank = len(spatial)
-    strides = _strides(c, rank)
-    dilations = attribute_ints(c, "dilations", [1] * rank)
     mode = c.attr("auto_pad")
     if mode in ("SAME_UPPER", "SAME_LOWER"):
-        return [(d + (s - 1)) // s for d, s in zip(spatial, strides)]
-    pads = [(0, 0)] * rank if mode == "VALID" else _pads(c, rank)
+        return [(d + (s - 1)) // s for d, s in zip(spatial, _strides(c, rank))]
+    return _places(c, spatial, kernel, [(0, 0)] * rank if mode == "VALID" else _pads(c, rank), ceil)
+
+
+def _places(c: Context, spatial: Sequence[Dim], kernel: Sequence[Dim], pads: Pads, ceil: bool = False) -> list[Dim]:
+    """How many places a window has along each axis."""
+    rank = len(spatial)
+    strides, dilations = _strides(c, rank), attribute_ints(c, "dilations", [1] * rank)
     out: list[Dim] = []
     for size, k, stride, dilation, (before, after) in zip(spatial, kernel, strides, dilations, pads):
         reach = (k - 1) * dilation + 1
@@ -190,6 +194,7 @@ def max_roi_pool(c: Context) -> Types:
 def roi_align(c: Context) -> Types:
     x, rois = c.dims_of_rank(0, 4), c.dims_of_rank(1, 2)
     c.equal(rois[0], c.dims_of_rank(2, 1)[0], "the boxes and batch indices of RoiAlign")
+    c.reads(x[2:], [rois[0], x[1]], "RoiAlign of an image of size 0")
     return [c.like(0, [rois[0], x[1], c.attr("output_height"), c.attr("output_width")])]
 
 
@@ -206,6 +211,11 @@ def col2im(c: Context) -> Types:
             raise ShapeError(f"its attribute '{name}' has {len(given)} numbers for {len(image)} axes")
     area = c.count(block)
     c.divides(area, x[1], "the block divides the columns' rows")
+    c.equal(
+        x[2],
+        c.count(_places(c, image, block, _pads(c, len(image)))),
+        "the columns of Col2Im are the places of its block",
+    )
     return [c.like(0, [x[0], x[1] // area, *image])]
 
 
@@ -215,7 +225,9 @@ def grid_sample(c: Context) -> Types:
         raise ShapeError(f"GridSample of rank {len(x)}: there are no axes behind batch and channels")
     batch = c.equal(x[0], grid[0], "the batches of GridSample")
     c.equal(grid[-1], as_dim(len(x) - 2), "the coordinates of GridSample and the axes of its image")
-    return [c.like(0, [batch, x[1], *grid[1:-1]])]
+    out = [batch, x[1], *grid[1:-1]]
+    c.reads(x[2:], out, "GridSample of an image of size 0")
+    return [c.like(0, out)]
 
 
 def affine_grid(c: Context) -> Types:
@@ -274,8 +286,11 @@ def _resize_to(c: Context, x: list[Dim], axes: list[int]) -> list[Dim]:
     if policy in (None, "stretch"):
         for a, size in zip(axes, sizes):
             c.at_most(0, size, "a size of Resize")
+            c.reads([x[a]], [size], "Resize of an axis of size 0")
             x[a] = size
         return x
+    for a in axes:
+        c.at_most(1, x[a], "Resize of an axis of size 0")
     if not all(d.is_const for d in (*sizes, *(x[a] for a in axes))):
         return [c.fresh(0, a) if a in axes else d for a, d in enumerate(x)]
     ratios = [np.float32(s.value) / np.float32(x[a].value) for a, s in zip(axes, sizes)]

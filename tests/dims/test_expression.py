@@ -167,6 +167,8 @@ def test_polynomials_are_identical_exactly_when_sympy_says_equal(left: str, righ
         ("N + -N%7", "7*((N + 6)//7)"),
         ("(A*B + (3*A*B)%4)//4", "(A*B + 3)//4"),
         ("-(-N//1)", "N"),
+        ("N//(-3*A)", "(-N)//(3*A)"),
+        ("N%(-A - 1)", "-((-N)%(A + 1))"),
         ("N//2147483648", "0"),
     ],
 )
@@ -208,6 +210,12 @@ def test_small_things() -> None:
         n.evaluate({})
     with pytest.raises(ZeroDivisionError):
         _ = n // 0
+
+
+@pytest.mark.parametrize("text", ["N%(4 - A)", "N//(4 - A)", "N%(-v0)"])
+def test_a_divisor_that_may_be_a_size_keeps_its_sign(text: str) -> None:
+    """What stands below is the size of an axis, and code that computes an index counts on it."""
+    assert str(parse_dim(text)) == text
 
 
 def test_a_sentence_takes_the_beginning_of_a_long_expression() -> None:

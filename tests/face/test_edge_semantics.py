@@ -144,3 +144,15 @@ def test_a_single_element_of_pytorch_half_pixel_is_read_at_0() -> None:
         }}"""
         x = np.array([[[3, 9, -4, 7, 1]]], np.float32)
         assert_array_equal(sx.compile(model(graph, 22))(x)["z"], x[:, :, :1])
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 4])
+def test_an_index_modulo_a_size_that_is_a_difference(size: int) -> None:
+    """Of [4, 4 - N], repeated: what stands below is a size, whichever sign its terms have."""
+    graph = """g (float[4, N] x) => (float[n, m] y)
+        <int64 i = {1}, int64 four = {4}, int64[1] z = {0}, int64[2] r = {2, 3}, float one = {1}> {
+        s = Shape(x) n = Gather<axis = 0>(s, i) d = Sub(four, n) e = Unsqueeze(d, z) f = Unsqueeze(four, z)
+        t = Concat<axis = 0>(f, e) k = Expand(one, t) o = CumSum(k, i) y = Tile(o, r)
+    }"""
+    found = sx.compile(model(graph))(np.zeros((4, size), np.float32))["y"]
+    assert_array_equal(found, np.tile(np.arange(1, 5 - size, dtype=np.float32), (8, 3)))

@@ -76,7 +76,66 @@ REFUSED: dict[str, tuple[str, dict[str, Any], str]] = {
         {"x": zeros(7), "w": zeros(0)},
         r"step of Slice is not 0.*1 <= M",
     ),
+    "elements of none": (
+        '(float[N, M] x) => (float[n, m] y) <int64[2] s = {4, 4}> { y = Resize<mode="nearest">(x, , , s) }',
+        {"x": zeros(3, 0)},
+        r"Resize of an axis of size 0.*1 <= M does not hold.*'x' axis 1",
+    ),
+    "samples of none": (
+        "(float[1, 1, H, W] x, float[1, K, 2, 2] g) => (float[a, b, c, d] y)"
+        '{ y = GridSample<padding_mode="border">(x, g) }',
+        {"x": zeros(1, 1, 0, 3), "g": zeros(1, 2, 2, 2)},
+        r"GridSample of an image of size 0.*'x' axis 2",
+    ),
+    "boxes of none": (
+        "(float[1, 1, H, 3] x, float[R, 4] r, int64[R] i) => (float[a, b, c, d] y) { y = RoiAlign(x, r, i) }",
+        {"x": zeros(1, 1, 0, 3), "r": zeros(2, 4), "i": np.zeros(2, np.int64)},
+        r"RoiAlign of an image of size 0.*'x' axis 2",
+    ),
+    "classes of none": (
+        "(float[N, C] x) => (int32[a, b] y) { y = Multinomial<sample_size=2>(x) }",
+        {"x": zeros(3, 0)},
+        r"Multinomial of no classes.*'x' axis 1",
+    ),
+    "places of a block": (
+        "(float[N, 4, L] x) => (float[a, b, c, d] y) <int64[2] i = {3, 3}, int64[2] b = {2, 2}> "
+        "{ y = Col2Im(x, i, b) }",
+        {"x": zeros(1, 4, 3)},
+        r"places of its block.*L == 4 does not hold: 3 and 4",
+    ),
+    "a diagonal": (
+        '(float[N, M] x) => (float[a] y) { y = Einsum<equation="ii->i">(x) }',
+        {"x": zeros(5, 1)},
+        r"equal letters in term 'ii' of Einsum.*5 and 1",
+    ),
 }
+
+
+ACCEPTED: dict[str, tuple[str, dict[str, Any], tuple[int, ...]]] = {
+    "Reshape to a size of 0 from 0": (
+        "(float[A, B] x, float[M] w) => (float[n, m] y) { s = Shape(w) t = Shape(x) u = Concat<axis=0>(s, s)"
+        "y = Reshape(x, u) }",
+        {"x": zeros(0, 0), "w": zeros(0)},
+        (0, 0),
+    ),
+    "Resize to nothing": (
+        "(float[N, 3] x, float[M] w) => (float[n, m] y) <int64[1] k = {3}> "
+        '{ s = Shape(w) t = Concat<axis=0>(s, k) y = Resize<mode="nearest">(x, , , t) }',
+        {"x": zeros(0, 3), "w": zeros(0)},
+        (0, 3),
+    ),
+    "no places to sample": (
+        "(float[1, 1, H, W] x, float[1, K, 2, 2] g) => (float[a, b, c, d] y) { y = GridSample(x, g) }",
+        {"x": zeros(1, 1, 0, 3), "g": zeros(1, 0, 2, 2)},
+        (1, 1, 0, 2),
+    ),
+}
+
+
+@pytest.mark.parametrize("case", ACCEPTED)
+def test_nothing_is_made_of_nothing(case: str) -> None:
+    text, feed, shape = ACCEPTED[case]
+    assert program(text)(**feed)["y"].shape == shape
 
 
 @pytest.mark.parametrize("case", REFUSED)

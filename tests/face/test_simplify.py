@@ -214,3 +214,14 @@ def test_a_mask_in_a_file_has_a_row_for_each_query() -> None:
         y = MatMul(w, v) }"""
     result = simplify_model(model(f"({inputs}) => (float[B, 2, 3, 4] y) {text}", 23, ir_version=11))
     assert ops(result.model) == ["Expand", "Attention"]
+
+
+def test_validation_is_at_sizes_that_differ_and_at_large_ones_where_the_model_needs_them() -> None:
+    two = model("(float[N, 4] x, float[M, 4] z) => (float[K, 4] y) { y = Concat<axis=0>(x, z) }")
+    found = validated(two, two, rtol=0, atol=0)
+    assert found["equal"] and list(found["sizes"]) == ["1", "2", "3", "7", "M=2, N=3", "M=3, N=2"]
+    assert list(validated(two, two, sizes=["M=5"], rtol=0, atol=0)["sizes"]) == ["1", "2", "3", "7"]
+    wide = model(
+        '(float[1, 1, N] x) => (float[1, 1, M] y) <int64[6] p = {0, 0, 40, 0, 0, 40}> { y = Pad<mode="reflect">(x, p) }'
+    )
+    assert list(validated(wide, wide, rtol=0, atol=0)["sizes"]) == ["100", "250"]
