@@ -294,12 +294,13 @@ def test_a_counted_loop_has_a_known_length() -> None:
 
 def test_a_loop_that_never_runs_has_types() -> None:
     """Its number of iterations is an expression that is 0 at most."""
+    info = helper.make_tensor_value_info
     body = helper.make_graph(
         [N("Identity", ["c"], ["d"]), N("Concat", ["h", "x"], ["g"], axis=0)],
         "body",
-        [helper.make_tensor_value_info(n, t, s) for n, t, s in (("i", T.INT64, []), ("c", T.BOOL, []), ("h", T.FLOAT, None))],
-        [helper.make_tensor_value_info(n, t, s) for n, t, s in (("d", T.BOOL, []), ("g", T.FLOAT, None))],
-    )  # fmt: skip
+        [info("i", T.INT64, []), info("c", T.BOOL, []), info("h", T.FLOAT, None)],
+        [info("d", T.BOOL, []), info("g", T.FLOAT, None)],
+    )
     nodes = [N("Size", ["x"], ["n"]), N("Neg", ["n"], ["m"]), N("Loop", ["m", "", "x"], ["y"], body=body)]
     found = infer_model(model(nodes, {"x": (T.FLOAT, ["A"])}, ["y"]))
     assert [d.dim_param for d in found.graph.output[0].type.tensor_type.shape.dim] != [""]
