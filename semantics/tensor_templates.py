@@ -9,7 +9,7 @@ import numpy as np
 from xdsl.dialects.builtin import ArrayAttr, DenseArrayBase
 from xdsl.ir import Attribute
 
-from ..dialects import kernel
+from ..dialects import kernel, onnx
 from ..dialects.dims import ShapeAttr
 from ..dialects.onnx import numpy_dtype, plain
 from .reference import REFERENCE
@@ -106,8 +106,9 @@ def _by_reference(
             array.view(numpy_dtype(kind)) if array.ndim else array.reshape(1).view(numpy_dtype(kind))[0:1].reshape(())
         )
     attributes = {key: plain(value) for key, value in config.items() if key not in _OWN}
-    if (found_size := SIZE_FOUND.get(name)) is not None:
-        *wanted, _ = wanted  # the last result is the size that is found
+    found_size = SIZE_FOUND.get(name)
+    if found_size is not None and wanted[-1] == len(onnx.OP_BY_NAME[_BY_NAME[name]].SCHEMA.outputs):
+        *wanted, _ = wanted  # the last result, behind the operator's own, is the size that is found
         found = REFERENCE[_BY_NAME[name]](operands, attributes, max(wanted) + 1)
         size = np.array([found_size(np.asarray(found[0]), attributes.get("axis"))], np.int64)
         made = [*(np.asarray(found[k]) for k in wanted), size]

@@ -18,11 +18,14 @@ def count_where(e: Emitter, condition: SSAValue, so_far: Ix) -> Ix:
     return e.select_index(condition, so_far + 1, so_far)
 
 
-def deliver_size(operator: Operator, size: Ix) -> None:
-    """Stores the size that was found, in the result behind the operator's own."""
+def deliver_size(operator: Operator, size: Ix, behind: int = 1) -> None:
+    """Stores the size that was found, in the result behind the `behind` that the operator can have.
+
+    There is none where the size was known before.
+    """
     e = operator.e
-    found = operator.op.results_[-1]
-    e.store(e.convert("index_cast", size.ssa, i64), operator.context.buffer(found), 0)
+    if operator.has_result(behind):
+        e.store(e.convert("index_cast", size.ssa, i64), operator.result_buffer(behind), 0)
 
 
 def nonzero(context: TemplateContext, op: kernel.TemplateOp) -> None:

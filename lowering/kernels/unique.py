@@ -39,7 +39,7 @@ def build(context: TemplateContext, op: kernel.TemplateOp) -> None:
     if not operator.attr("sorted", 1):
         found = number_by_place(e, order, other, number, count)
     deliver(operator, slices, order, number, count, found)
-    deliver_size(operator, found)
+    deliver_size(operator, found, 4)
 
 
 @dataclass(frozen=True)

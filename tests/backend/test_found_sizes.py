@@ -40,6 +40,15 @@ def test_elements() -> None:
         assert outputs["y"].tolist() == [1, 2, 5]
 
 
+@pytest.mark.parametrize("axis", [0, 1])
+def test_a_size_that_constants_tell(axis: int) -> None:
+    """The result has its size before it is run: nothing is stored behind it."""
+    text = f"(float[3, 3] x) => (float[A, B] y) <bool[3] c = {{1, 0, 1}}> {{ y = Compress <axis = {axis}> (x, c) }}"
+    x = np.random.default_rng(2).standard_normal((3, 3)).astype(np.float32)
+    for outputs in everywhere(HEAD + text, {"x": x}):
+        np.testing.assert_array_equal(outputs["y"], x.take([0, 2], axis))
+
+
 def everywhere(text: str, feeds: dict[str, np.ndarray]) -> list[dict[str, np.ndarray]]:
     """The outputs of the program, which must be native, and of the model's module at three levels."""
     model = onnx.parser.parse_model(text)
