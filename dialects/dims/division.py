@@ -50,8 +50,8 @@ def split(a: Dim, b: Dim) -> tuple[Dim, Dim]:
 def _is_better_negated(divisor: Dim) -> bool:
     """Whether a divisor's negative is written in its place, with the numerator's: it is at most 0, whatever sizes are.
 
-    One that may have either sign stays as it is: a size is at least 0, and its negative would not be one.  So do several
-    terms with calls among them: their negative may have other atoms.
+    One that may have either sign stays as it is: a size is at least 0, and its negative would not be one.  So do
+    several terms with calls among them: their negative may have other atoms.
     """
     plain = len(divisor.terms) == 1 or all(a.args is None for _, m in divisor.terms for a, _ in m)
     return plain and divisor.terms[0][0] < 0 and interval.upper_bound(divisor) <= 0
