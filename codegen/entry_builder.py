@@ -12,6 +12,7 @@ from xdsl.ir import Attribute, Block, Operation, SSAValue
 from ..dialects import dims, kernel, onnx
 from ..dialects.dims import Dim, ShapeAttr
 from ..dialects.dims.interval import SIZE_LIMIT
+from ..dialects.dims.text import brief
 from ..dialects.onnx import text_of
 from ..dialects.target import Target
 from ..runtime.abi import (
@@ -336,9 +337,10 @@ class EntryBuilder:
         for place, dim, size in rest:
             if unbound := self.sizes.unbound(dim):
                 named = ", ".join(unbound)
-                raise UnsupportedError(f"input {place} is '{dim}', but no size of an input tells {named} by itself")
+                said = f"input {place} is '{brief(dim)}'"
+                raise UnsupportedError(f"{said}, but no size of an input tells {named} by itself")
             expected = self.size(dim)
-            symbolic = "" if dim.is_const else f"{dim} = "
+            symbolic = "" if dim.is_const else f"{brief(dim)} = "
             known = self.where(Condition(dim, "==", dim))
             where = f" ({known})" if known else ""
             message = f"input {escaped(place)} has size {{0}}, expected {escaped(symbolic)}{{1}}{escaped(where)}"
@@ -357,7 +359,7 @@ class EntryBuilder:
                 value = floordiv_nonzero(b, b.sub(size, self.size(others)), b.int(factor))
                 in_range = b.icmp("ult", value, b.int(SIZE_LIMIT))
                 self.guard(in_range, "guard", f"input {escaped(place)} has size {{0}}, out of range", [size])
-                self.bound_at[symbol] = f"the size that {dim}, {place}, tells"
+                self.bound_at[symbol] = f"the size that {brief(dim)}, {place}, tells"
                 self.sizes.bind(symbol, value)
                 break
             else:

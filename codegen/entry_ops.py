@@ -11,6 +11,7 @@ from xdsl.utils.hints import isa
 from ..dialects import dims, kernel, onnx
 from ..dialects.dims import Dim, ShapeAttr
 from ..dialects.dims.interval import SIZE_LIMIT
+from ..dialects.dims.text import brief
 from ..runtime.abi import WORD, ErrorCode, ErrorWord, Slot
 from ..runtime.manifest import Host
 from ..semantics.facts import Condition
@@ -325,7 +326,7 @@ def bind_sizes(e: EntryBuilder, op: Operation, result: SSAValue, sizes: Sequence
         e.guard(b.icmp("ult", sizes[axis], b.int(SIZE_LIMIT)), "guard", message, [sizes[axis]], node_of(op))
         e.bind_symbol(symbol, sizes[axis], e.size_of(result, axis))
     for axis, dim in known:
-        message = f"axis {axis} of '{escaped(name_of(result, op.name))}' has size {{0}}, expected {{1}} = {dim}"
+        message = f"axis {axis} of '{escaped(name_of(result, op.name))}' has size {{0}}, expected {{1}} = {brief(dim)}"
         expected = e.size(dim)
         e.guard(b.icmp("eq", sizes[axis], expected), "guard", message, [sizes[axis], expected], node_of(op))
 

@@ -9,6 +9,7 @@ from math import gcd
 from typing import Literal, TypeAlias
 
 from ..dialects.dims.expression import Dim, DimError, as_dim
+from ..dialects.dims.text import brief
 
 Relation: TypeAlias = Literal["==", "<="]
 
@@ -101,6 +102,18 @@ def difference_pair(text: str) -> tuple[Dim, Dim] | None:
     """The two expressions of a condition that `difference_condition` made; None for other conditions."""
     match = _DIFFERENCE.fullmatch(text)
     return None if match is None else (as_dim(match["a"]), as_dim(match["b"]))
+
+
+def brief_condition(text: str) -> str:
+    """A condition for messages: what it says of two sizes, and of a long expression the beginning."""
+    pair = broadcast_pair(text)
+    if pair is not None:
+        return f"{brief(pair[0])} and {brief(pair[1])} broadcast"
+    pair = difference_pair(text)
+    if pair is not None:
+        return f"{brief(pair[0])} and {brief(pair[1])} differ"
+    condition = Condition.parse(text)
+    return f"{brief(condition.left)} {condition.op} {brief(condition.right)}"
 
 
 def condition_symbols(text: str) -> frozenset[str]:

@@ -36,9 +36,11 @@ from ..dialects.dims.interval import (
 from ..dialects.dims.interval import (
     Ranges as SymbolRanges,
 )
+from ..dialects.dims.text import BRIEF
 from .conditions import (
     Condition,
     at_most,
+    brief_condition,
     broadcast_condition,
     broadcast_pair,
     difference_condition,
@@ -115,7 +117,7 @@ class Facts:
             if pair is not None:
                 gap = pair[0] - pair[1]
                 if self.prove_eq(gap, 0):
-                    raise Contradiction(f"{condition} cannot hold")
+                    raise Contradiction(f"{brief_condition(condition)} cannot hold")
                 self._different.append(gap)
             condition = Condition.parse(condition)
         self.assumptions.append(str(condition))
@@ -180,7 +182,7 @@ class Facts:
             return
         most = upper_bound(d, self._ranges)
         if most < 0:
-            raise Contradiction(f"{text} cannot hold")
+            raise Contradiction(f"{_brief(text)} cannot hold")
         if most == 0:
             self._assume_zero(d, text)
             return
@@ -216,9 +218,9 @@ class Facts:
         if d is ZERO:
             return
         if lower_bound(d, self._ranges) > 0 or upper_bound(d, self._ranges) < 0:
-            raise Contradiction(f"{text} cannot hold")
+            raise Contradiction(f"{_brief(text)} cannot hold")
         if _never_zero(d):
-            raise Contradiction(f"{text} cannot hold")
+            raise Contradiction(f"{_brief(text)} cannot hold")
         g = gcd(*(c for c, _ in d.terms))
         d = Dim.of_terms([(c // g, m) for c, m in d.terms])
         if self._fresh < _MAX_INTERNAL and (self._solve_mod(d) or self._solve_linear(d)):
@@ -384,6 +386,11 @@ def simplified(d: Dim, facts: Facts) -> Dim:
         return apply_call(atom.kind, args) if others else first
 
     return d.map_atoms(replace)
+
+
+def _brief(text: str) -> str:
+    """What a message says of a fact; of conditions only long ones are other than they are."""
+    return text if len(text) <= 2 * BRIEF else brief_condition(text)
 
 
 # --- pieces -----------------------------------------------------------------------------------------------------------

@@ -22,6 +22,7 @@ from ..dialects import dims, kernel, onnx
 from ..dialects.dims import Dim
 from ..dialects.onnx import model as names
 from ..runtime.errors import Error, InputError, ModelError, UnsupportedError
+from .conditions import brief_condition
 from .custom import NO_OPERATORS, CustomOperator, Evaluator, Operators, evaluator_of
 from .known import dense_of
 from .reference import Array, Value, as_value
@@ -408,7 +409,7 @@ class Interpreter:
         assert isinstance(op, dims.AssumeOp)
         if not holds(op.condition.data, frame):
             why = f" ({op.why.data})" if isinstance(op.why, StringAttr) and op.why.data else ""
-            raise InputError(f"{op.condition.data} does not hold{why}")
+            raise InputError(f"{brief_condition(op.condition.data)} does not hold{why}")
         return []
 
     def _function(self, name: str) -> func.FuncOp:

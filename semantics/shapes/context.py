@@ -17,7 +17,7 @@ from ...dialects.dims import Dim, as_dim, dims_of
 from ...dialects.dims.expression import ONE, ZERO, dim_broadcast, dim_min, never_one
 from ...dialects.dims.interval import is_signed
 from ...dialects.dims.text import brief
-from ..conditions import at_most, equality
+from ..conditions import at_most, brief_condition, equality
 from ..custom import CustomOperator, Operators
 from ..facts import Facts, broadcast_condition
 from ..known import constant_value
@@ -269,7 +269,7 @@ class Context:
         """States a condition. Raises ShapeError where it can never hold."""
         proof = self.scope.facts.prove(condition)
         if proof.answer is False:
-            raise ShapeError(f"{why}: {condition} cannot hold")
+            raise ShapeError(f"{why}: {brief_condition(condition)} cannot hold")
         if proof.answer is None:
             self.guards.append(Guard(condition, why))
 

@@ -8,7 +8,8 @@ from time import perf_counter
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sardonyx.dialects.dims.expression import DimError, parse_dim
+from sardonyx.dialects.dims.expression import DimError, as_dim, parse_dim
+from sardonyx.semantics.conditions import brief_condition
 from sardonyx.semantics.facts import Condition, Contradiction, Facts, broadcast_condition, simplified
 
 
@@ -210,3 +211,13 @@ def test_equalities_are_proved_in_either_order() -> None:
     facts = Facts(assumptions=["1 <= B", "min(B, 1000) == B"])
     assert facts.prove_eq("8*B", "8*min(B, 1000)")
     assert facts.prove_eq("8*min(B, 1000)", "8*B")
+
+
+def test_long_conditions_are_brief_in_messages() -> None:
+    long = " + ".join(f"{i}*max(A, B + {i})*N" for i in range(1, 12))
+    said = brief_condition(f"{long} == 4*M")
+    assert said.endswith("characters) == 4*M") and len(said) < 100
+    assert brief_condition("N + 1 <= M") == "N + 1 <= M"
+    assert brief_condition(broadcast_condition(as_dim("A"), as_dim("B"))) == "A and B broadcast"
+    with pytest.raises(Contradiction, match=r"characters\) cannot hold"):
+        Facts().assume(f"{long} + 1 <= 0")
