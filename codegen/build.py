@@ -232,7 +232,7 @@ class FunctionBuilder:
         """A scalar constant, or a vector with that value in all lanes.
 
         A float vector is a splat of a scalar: xDSL prints infinity and some numbers in a dense attribute as bits, and
-        reads these bits as an integer.
+        reads these bits as an integer.  So is one of integers beyond 64 bits, which xDSL has no dense attribute of.
         """
         key = (value or str(value), id(type_))  # 0.0 and -0.0 are equal, their texts are not
         found = self._numbers.get(key)
@@ -242,7 +242,7 @@ class FunctionBuilder:
 
     def _new_const(self, value: Constant, type_: Attribute) -> SSAValue:
         element = element_of(type_)
-        if element is type_ or isinstance(element, IntegerType):
+        if element is type_ or (isinstance(element, IntegerType) and element.width.data <= 64):
             return self.literal(constant_attribute(value, type_), type_)
         return self._once(llvmx.SplatOp, (self.const(value, element),), type_)
 

@@ -41,7 +41,8 @@ def to_memory(f: FunctionBuilder, value: SSAValue) -> SSAValue:
 
 
 def _bytes(element: Attribute) -> int:
-    return bits_of(element) // 8
+    """The alignment of an element in memory: arrays of what is wider than a word start at any word."""
+    return min(bits_of(element) // 8, 8)
 
 
 def _load(scope: Scope, op: Operation) -> None:

@@ -31,8 +31,8 @@ class Target:
     plain: bool = False
 
     def lanes(self, element_bytes: int) -> int:
-        """How many elements of that size one vector register holds."""
-        return 1 if self.plain else self.vector_bytes // element_bytes
+        """How many elements of that size one vector register holds; 1 of those that no lane is wide enough for."""
+        return 1 if self.plain or element_bytes > 8 else self.vector_bytes // element_bytes
 
     def has(self, feature: str) -> bool:
         """Whether LLVM's feature (`avx512vnni`, `amx-tile`, ...) is there."""

@@ -17,7 +17,7 @@ _FLOAT_BYTES: dict[type[Attribute], int] = {BFloat16Type: 2, Float16Type: 2, Flo
 
 def byte_width(element: Attribute) -> int:
     """Bytes of one element in memory; a bool takes one. Raises TypeError for types that memory does not hold so."""
-    if isinstance(element, IntegerType) and element.width.data in (1, 8, 16, 32, 64):
+    if isinstance(element, IntegerType) and element.width.data in (1, 8, 16, 32, 64, 128):
         return max(1, element.width.data // 8)
     if isinstance(element, IndexType):
         return 8

@@ -200,6 +200,7 @@ def map_lanes(ops: Sequence[Operation], elements: Sequence[Attribute], target: T
     ]
     if any(isinstance(op, tensor.ExtractOp) or isinstance(r.type, IndexType) for op in ops for r in op.results):
         widths.append(4)  # offsets are 64 bits wide: more lanes would take too many registers
+    widths += [width for e in elements if (width := byte_width(e)) > 8]  # no lane is as wide
     return target.lanes(max(widths or [byte_width(e) for e in elements] or [4]))
 
 

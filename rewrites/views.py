@@ -59,7 +59,9 @@ def small_constant(value: SSAValue) -> Operation | None:
         return owner
     if isinstance(owner, (onnx.ConstantOp, onnx.InitializerOp)) and "overridable" not in owner.properties:
         array = constant_value(value)
-        return owner if array is not None and array.size <= KEPT_IN_KERNEL else None
+        if array is None or (array.dtype.kind == "c" and array.itemsize > 8):  # no attribute of a kernel is as wide
+            return None
+        return owner if array.size <= KEPT_IN_KERNEL else None
     return None
 
 

@@ -37,8 +37,13 @@ _FLOATS: dict[type[Attribute], np.dtype[Any]] = {
 
 
 def numpy_type(element: Attribute) -> np.dtype[Any]:
-    """The dtype of a signless element type: integers are signed ones, i1 is bool, index is int64."""
+    """The dtype of a signless element type: integers are signed ones, i1 is bool, index is int64.
+
+    Numbers of 128 bits, which are only moved, are complex ones.
+    """
     if isinstance(element, IntegerType):
+        if element.width.data == 128:
+            return np.dtype(np.complex128)
         return np.dtype(bool) if element.width.data == 1 else np.dtype(f"i{element.width.data // 8}")
     if isinstance(element, IndexType):
         return np.dtype(np.int64)

@@ -114,7 +114,10 @@ def _constant(op: arith.ConstantOp, env: Env, binding: Mapping[str, int] | None 
             and number >= 1 << value.type.width.data - 1
         ):
             number -= 1 << value.type.width.data
-        env[op.result] = np.asarray(number, numpy_type(op.result.type))
+        if (kind := numpy_type(op.result.type)).kind == "c":
+            env[op.result] = np.frombuffer(number.to_bytes(kind.itemsize, "little", signed=True), kind).reshape(())
+        else:
+            env[op.result] = np.asarray(number, kind)
     else:
         assert isinstance(value, FloatAttr)
         env[op.result] = np.asarray(value.value.data, numpy_type(op.result.type))

@@ -22,7 +22,7 @@ from ..fast_math import FAST_MATH, use_fast_math
 from .arithmetic import ARITHMETIC
 from .casts import CASTS
 from .custom import CUSTOM, attach_bodies
-from .element_kinds import NotLowered, element_of_value
+from .element_kinds import BITS, NotLowered, element_of_value
 from .elementary import ELEMENTARY
 from .emit import Emitter, TooManyIndices, emit_function, tensor_of
 from .gathers import GATHERS
@@ -148,7 +148,7 @@ class Reader:
             raise NotLowered(f"{onnx.describe(op)}: a constant of a kernel must be small")
         element = element_of_value(result)
         if element.kind == "c":
-            array = np.ascontiguousarray(array).view(np.int64)
+            array = np.ascontiguousarray(array).view(BITS[element])
         self._nodes[result] = Literal(dims_of(result), element, array)
 
 

@@ -6,6 +6,7 @@ the index is plain loop variables, else by `tensor.extract`.  Within a body each
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
@@ -380,6 +381,8 @@ class Body:
         return self.load(self.site.dense(node), node.dims, index)
 
     def constant_of(self, value: np.generic, element: Element) -> SSAValue:
+        if element.kind == "c":
+            return self.scalars.constant(int.from_bytes(value.tobytes(), sys.byteorder, signed=True), element)
         if element.compute is element:
             return self.scalars.constant(value.item(), element)
         return self.scalars.narrow(self.scalars.constant(float(value), element.compute), element)

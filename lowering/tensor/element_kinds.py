@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cache
 
+import numpy as np
 from xdsl.dialects.builtin import (
     BFloat16Type,
     ComplexType,
@@ -103,7 +104,10 @@ F32 = Element("f", 32, Float32Type())
 F64 = Element("f", 64, Float64Type())
 BOOL = Element("b", 1, IntegerType(1))
 I8, I16, I32, I64 = (Element("i", bits, IntegerType(bits)) for bits in (8, 16, 32, 64))
-C64 = Element("c", 64, I64.ir)
+C64, C128 = Element("c", 64, I64.ir), Element("c", 128, IntegerType(128))
+BITS = {C64: np.dtype(np.int64), C128: np.dtype("V16")}
+"""How arrays of complex numbers are held, as what is only moved."""
+
 U8, U16, U32, U64 = (Element("u", bits, IntegerType(bits)) for bits in (8, 16, 32, 64))
 
 I2, I4 = (Element("i", bits, I8.ir) for bits in (2, 4))
@@ -142,8 +146,8 @@ def element_of(type_: Attribute) -> Element:
             return found
     elif (found := _FLOATS.get(type(type_))) is not None:
         return found
-    elif isinstance(type_, ComplexType) and isinstance(type_.element_type, Float32Type):
-        return C64
+    elif isinstance(type_, ComplexType):
+        return C64 if isinstance(type_.element_type, Float32Type) else C128
     raise NotLowered(f"kernels do not compute with elements of type {type_}")
 
 

@@ -13,7 +13,7 @@ from ...dialects import kernel, onnx
 from ...dialects.dims import Dim, dims_of
 from ...dialects.dims.expression import ONE, ZERO
 from ...semantics.known import constant_value, known_dims
-from .element_kinds import I64, Element, NotLowered, element_of
+from .element_kinds import BITS, I64, Element, NotLowered, element_of
 from .graph import Combine, Dims, Literal, Node, Pointwise, Reduce, Scalar, Sizes, View, pointwise, with_unit_axes
 from .index_space import Index
 from .scalars import Scalars
@@ -109,10 +109,11 @@ def axis_of(axis: int, rank: int) -> int:
 
 def scalar_literal(value: float, element: Element) -> Literal:
     """A constant of rank 0. For narrow floats pass the compute element."""
+    if element.kind == "c":
+        return Literal((), element, np.array(value, f"c{element.bits // 8}").view(BITS[element]))
     dtype = {"f32": np.float32, "f64": np.float64, "bool": np.bool_}.get(str(element))
-    kind = {"i": "int", "u": "uint", "c": "int"}.get(element.kind)
-    array = np.array(value, dtype or f"{kind}{element.bits}")
-    return Literal((), element, array)
+    kind = {"i": "int", "u": "uint"}.get(element.kind)
+    return Literal((), element, np.array(value, dtype or f"{kind}{element.bits}"))
 
 
 def size_value(size: Dim, element: Element) -> Node:

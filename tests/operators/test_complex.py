@@ -37,7 +37,17 @@ MOVES: list[tuple[str, list[Any], dict[str, Any]]] = [
 ]
 
 
+@pytest.mark.parametrize("kind", [np.complex64, np.complex128])
 @pytest.mark.parametrize(("name", "operands", "attributes"), MOVES, ids=lambda v: v if isinstance(v, str) else "")
-def test_moves(name: str, operands: list[Any], attributes: dict[str, Any]) -> None:
+def test_moves(name: str, operands: list[Any], attributes: dict[str, Any], kind: type[np.generic]) -> None:
+    operands = [o.astype(kind) if o.dtype.kind == "c" else o for o in operands]
     fixed = [i for i, o in enumerate(operands) if o.dtype == np.int64 and name not in ("Gather", "ReverseSequence")]
     check(name, operands, attributes, constants=fixed, levels=("graph", "kernels", "tensor"))
+
+
+def test_few_numbers_that_are_constants() -> None:
+    """They stay out of kernels, which have no attribute that holds them."""
+    for kind in (np.complex64, np.complex128):
+        x, given = numbers(2, 3).astype(kind), numbers(2, 3).astype(kind)
+        check("Concat", [x, given], {"axis": 0}, constants=[1], levels=("graph", "kernels", "tensor", "loops"))
+        check("Where", [np.array([[True], [False]]), x, given[:1, :1]], constants=[2], levels=("tensor", "loops"))
