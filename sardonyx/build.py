@@ -113,9 +113,16 @@ def refuses(op: Operation) -> str | None:
             element = element_of(value.type.element_type)
         except NotLowered as error:
             return str(error)
-        if element.kind == "c" and not only_moves(op):
+        if element.kind == "c" and not isinstance(op, OF_COMPLEX) and not only_moves(op):
             return "kernels do not compute with complex numbers"
     return None
+
+
+OF_COMPLEX = (
+    onnx.Col2ImOp, onnx.GridSampleOp, onnx.NonZeroOp, onnx.RandomNormalLikeOp, onnx.RandomUniformLikeOp, onnx.ResizeOp,
+    onnx.UniqueOp,
+)  # fmt: skip
+"""Operators that compute with complex numbers."""
 
 
 def only_moves(op: Operation) -> bool:

@@ -134,9 +134,45 @@ def _shift(function: Callable[..., Any]) -> Callable[..., Any]:
     return apply
 
 
+def _shift_of_words(function: Callable[[Array], Array]) -> Callable[..., Array]:
+    """A shift of 128 bits, which are held as a complex number of two words, by one of the words."""
+
+    def apply(a: Array, b: Array) -> Array:
+        if (np.ascontiguousarray(b).reshape(-1, 1).view(np.int64) != (64, 0)).any():
+            raise StrayAccess("a shift of 128 bits by another number than 64")
+        return function(a)
+
+    return apply
+
+
+def _wide(rule: Callable[..., Array], words: Callable[..., Array]) -> Callable[..., Array]:
+    """The rule; on 128 bits, which are held as complex numbers, another one."""
+
+    def apply(op: Operation, *operands: Array) -> Array:
+        return words(*operands) if np.asarray(operands[0]).dtype.kind == "c" else rule(op, *operands)
+
+    return apply
+
+
+def _words(low: Array | float, high: Array | float) -> Array:
+    """Numbers of 128 bits by their words, each held as a float64 of these bits."""
+    made = np.zeros(np.broadcast_shapes(np.shape(low), np.shape(high)), np.complex128)
+    made.real, made.imag = low, high
+    return made
+
+
+def _either_of_words(a: Array, b: Array) -> Array:
+    a, b = (np.ascontiguousarray(v).reshape(*np.shape(v), 1).view(np.int64) for v in (a, b))
+    return np.ascontiguousarray(a | b).view(np.complex128)[..., 0]
+
+
 def _convert(op: vectorx.ConvertOp, x: Array) -> Array:
     to = numpy_type(op.result.type)
     x = np.asarray(x)
+    if x.dtype.kind == "c":  # the low word
+        return np.ascontiguousarray(x.real).view(to)
+    if to.kind == "c":
+        return _words(x.view(np.float64), 0.0)
     match op.kind.data:
         case "fptosi" | "fptoui":
             return _saturated(x, to, op.kind.data == "fptosi")
@@ -245,9 +281,10 @@ SCALAR_RULES: dict[type[Operation], Callable[..., Any]] = {
     arith.RemSIOp: _plain(np.fmod),
     arith.RemUIOp: _as_unsigned(np.remainder),
     arith.SelectOp: _plain(np.where),
-    arith.ShLIOp: _plain(_shift(np.left_shift)),
+    arith.OrIOp: _wide(_plain(np.bitwise_or), _either_of_words),
+    arith.ShLIOp: _wide(_plain(_shift(np.left_shift)), _shift_of_words(lambda a: _words(0.0, a.real))),
     arith.ShRSIOp: _plain(_shift(np.right_shift)),
-    arith.ShRUIOp: _as_unsigned(_shift(np.right_shift)),
+    arith.ShRUIOp: _wide(_as_unsigned(_shift(np.right_shift)), _shift_of_words(lambda a: _words(a.imag, 0.0))),
     math.CopySignOp: _plain(np.copysign),
     math.FmaOp: _fma,
     vectorx.ConvertOp: _convert,

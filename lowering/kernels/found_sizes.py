@@ -39,6 +39,10 @@ def nonzero(context: TemplateContext, op: kernel.TemplateOp) -> None:
         value = e.load(x, at)
         if kind.is_float and kind.bits < 32:
             value = e.convert("extf", value, F32)
+        if kind.kind == "c":  # -0.0 is zero in each part
+            part = kind.bits // 2
+            magnitudes = ((1 << part - 1) - 1) * (1 | 1 << part)
+            value = e.bits("and", value, e.constant(magnitudes, value.type))
         return e.compare("une" if kind.is_float else "ne", value, e.constant(0, value.type))
 
     with e.loop(0, total, carried=[e.ix(0).ssa]) as counting:

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from xdsl.dialects.builtin import i1, i64
+from xdsl.dialects.builtin import IntegerType, i1, i64
 from xdsl.ir import SSAValue
 
 from ...dialects import kernel
 from ...dialects.dims import Dim
 from ..template import TemplateContext, whole
+from ..tensor.element_kinds import F32, F64, Element
 from .emit import Emitter, Ix
 from .found_sizes import deliver_size
 from .operator import Operator
@@ -30,7 +31,8 @@ def build(context: TemplateContext, op: kernel.TemplateOp) -> None:
     else:
         axis %= len(dims)
         before, size, behind = whole(*dims[:axis]), dims[axis], whole(*dims[axis + 1 :])
-    slices = Slices(operator, context.scratch(i64, whole(*dims)), before, size, behind)
+    parts = 2 if operator.kind(0).kind == "c" else 1
+    slices = Slices(operator, context.scratch(i64, whole(*dims) * parts), before, size, behind, parts)
     slices.compute_keys()
     count = e.dim(size)
     order, other, number = (context.scratch(i64, size) for _ in range(3))
@@ -44,13 +46,17 @@ def build(context: TemplateContext, op: kernel.TemplateOp) -> None:
 
 @dataclass(frozen=True)
 class Slices:
-    """Slices of [before, size, behind] along the middle, and their elements as integers that compare as they do."""
+    """Slices of [before, size, behind] along the middle, and their elements as integers that compare as they do.
+
+    A complex number has two `parts`, of which the real one decides first.
+    """
 
     operator: Operator
     keys: SSAValue
     before: Dim
     size: Dim
     behind: Dim
+    parts: int
 
     @property
     def e(self) -> Emitter:
@@ -58,22 +64,25 @@ class Slices:
 
     @property
     def length(self) -> Ix:
-        """Elements of a slice."""
-        return self.e.dim(self.before * self.behind)
+        """Keys of a slice."""
+        return self.e.dim(self.before * self.behind * self.parts)
 
     def compute_keys(self) -> None:
         e, x, kind = self.e, self.operator.buffer(0), self.operator.kind(0)
         with e.loop(0, e.dim(self.before * self.size * self.behind)) as loop:
             value = e.load(x, loop.index)
             if kind.kind == "b":
-                key = e.convert("extui", value, i64)
+                e.store(e.convert("extui", value, i64), self.keys, loop.index)
+            elif kind.kind == "c":
+                part = F64 if kind.bits == 128 else F32
+                for at, number in enumerate(complex_parts(e, value, part)):
+                    e.store(order_key(e, part, number, flip=False), self.keys, loop.index * 2 + at)
             else:
-                key = order_key(e, kind, value, flip=False)
-            e.store(key, self.keys, loop.index)
+                e.store(order_key(e, kind, value, flip=False), self.keys, loop.index)
 
     def place(self, index: Ix, element: Ix) -> Ix:
-        """The offset of an element of a slice."""
-        behind = self.e.dim(self.behind)
+        """The offset of a key of a slice."""
+        behind = self.e.dim(self.behind * self.parts)
         outer = element // behind * self.e.dim(self.size) + index
         return outer * behind + element % behind
 
@@ -101,6 +110,13 @@ class Slices:
 
         first = e.ix(e.while_([e.ix(0).ssa], goes_on, step)[0])
         return e.compare(predicate, *keys(first))
+
+
+def complex_parts(e: Emitter, value: SSAValue, part: Element) -> tuple[SSAValue, SSAValue]:
+    """The real and the imaginary part of a number that is held as one integer."""
+    whole, shift = IntegerType(part.bits), e.constant(part.bits, value.type)
+    low, high = (e.convert("trunci", v, whole) for v in (value, e.bits("shrui", value, shift)))
+    return e.convert("bitcast", low, part.ir), e.convert("bitcast", high, part.ir)
 
 
 def number_runs(e: Emitter, slices: Slices, order: SSAValue, first: SSAValue, number: SSAValue, count: Ix) -> Ix:

@@ -16,6 +16,7 @@ from ...dialects import onnx
 from ...dialects.dims import Dim, as_dim
 from .body import Body
 from .casts import convert, converted
+from .complex_parts import by_parts
 from .element_kinds import BOOL, F64, I64, Element
 from .gathers import checked_index, out_of_range
 from .graph import Combine, Computed, Dims, Node, Use, View, pointwise
@@ -404,6 +405,6 @@ def _corner(places: Node, last: Node, high: bool, t: Element) -> Tap:
 IMAGES: dict[type[onnx.OnnxOp], Rule] = {
     onnx.AffineGridOp: affine_grid,
     onnx.DeformConvOp: deform_conv,
-    onnx.GridSampleOp: grid_sample,
+    onnx.GridSampleOp: by_parts(grid_sample),
     onnx.RoiAlignOp: roi_align,
 }

@@ -27,23 +27,23 @@ class Operands:
 
     def __init__(self, op: onnx.OnnxOp | onnx.CustomOp, node_of: Callable[[SSAValue], Node], place: int = 0) -> None:
         self.op, self.place = op, place
-        self._node_of = node_of
+        self.node_of = node_of
 
     def __getitem__(self, index: int) -> Node:
         """The operand at a formal position, which must be there."""
         value = self.op.operand_at(index)
         if value is None:
             raise NotLowered(f"{onnx.describe(self.op)}: operand {index} is absent")
-        return self._node_of(value)
+        return self.node_of(value)
 
     def get(self, index: int) -> Node | None:
         """The operand at a formal position; None where it is absent."""
         value = self.op.operand_at(index)
-        return None if value is None else self._node_of(value)
+        return None if value is None else self.node_of(value)
 
     def all(self) -> list[Node]:
         """All operands that are there."""
-        return [self._node_of(v) for v in self.op.operands]
+        return [self.node_of(v) for v in self.op.operands]
 
     def attr(self, name: str) -> Any:
         """An attribute, or the schema's default. Floats are float32 in a file: 0.01 means its nearest float32."""

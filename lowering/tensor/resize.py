@@ -19,6 +19,7 @@ from ...dialects.dims import Dim, as_dim
 from ...dialects.dims.expression import ONE, ZERO, dim_max
 from .body import Body
 from .casts import convert, converted
+from .complex_parts import by_parts
 from .element_kinds import BOOL, F32, F64, I64, Element
 from .graph import Combine, Computed, Dims, Node, Pointwise, Use, View, pointwise
 from .index_space import Index, IndexSpace
@@ -486,4 +487,4 @@ def extrapolated(o: Operands, y: Node, axes: Sequence[Axis]) -> Node:
     return Pointwise(y.dims, element, (y, *tables), function, cost=2)
 
 
-RESIZE: dict[type[onnx.OnnxOp], Rule] = {onnx.ResizeOp: resize}
+RESIZE: dict[type[onnx.OnnxOp], Rule] = {onnx.ResizeOp: by_parts(resize)}

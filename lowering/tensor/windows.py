@@ -12,6 +12,7 @@ from ...dialects.dims import Dim, as_dim
 from ...dialects.dims.expression import ONE, ZERO, dim_max, dim_min
 from .body import Body
 from .casts import convert, converted
+from .complex_parts import by_parts
 from .element_kinds import I64, Element
 from .elementary import sigmoid
 from .graph import Combine, Computed, Dims, Node, Use, pointwise, widened
@@ -365,7 +366,7 @@ def local_response_normalization(o: Operands) -> list[Node]:
 WINDOWS: dict[type[onnx.OnnxOp], Rule] = {
     onnx.AveragePoolOp: average_pool,
     onnx.CausalConvWithStateOp: causal_conv_with_state,
-    onnx.Col2ImOp: col2im,
+    onnx.Col2ImOp: by_parts(col2im),
     onnx.LRNOp: local_response_normalization,
     onnx.LpPoolOp: lp_pool,
     onnx.MaxPoolOp: max_pool,

@@ -12,7 +12,7 @@ from math import prod
 import numpy as np
 
 from .activations import swish_of
-from .dtypes import Array, double, integers, narrow
+from .dtypes import Array, by_parts, double, integers, narrow
 from .mathematics import Function
 from .windows import Windows, padded, patches, windows_of
 
@@ -270,7 +270,7 @@ def causal_conv_with_state(
 
 CONVOLUTION: dict[str, Function] = {
     "CausalConvWithState": causal_conv_with_state,
-    "Col2Im": col2_im,
+    "Col2Im": by_parts(col2_im),
     "Conv": conv,
     "ConvInteger": conv_integer,
     "ConvTranspose": conv_transpose,

@@ -7,7 +7,9 @@ operands, computes, and rounds the result once (`narrow`): first to float32, the
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import wraps
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -116,6 +118,21 @@ def single(x: Array) -> Array:
 def double(x: Array) -> Array:
     """The same numbers as float64, in which the transcendental functions and all sums of products are computed."""
     return x.astype(np.float64, copy=False)
+
+
+def by_parts(function: Callable[..., Array]) -> Callable[..., Array]:
+    """A linear function of its first operand, also of complex numbers: of the real and of the imaginary parts."""
+
+    @wraps(function)
+    def apply(x: Array, /, *operands: Any, **attributes: Any) -> Array:
+        if x.dtype.kind != "c":
+            return function(x, *operands, **attributes)
+        real = function(np.real(x), *operands, **attributes)
+        if "extrapolation_value" in attributes:
+            attributes["extrapolation_value"] = 0.0  # a number outside of the tensor is real
+        return (real + 1j * function(np.imag(x), *operands, **attributes)).astype(x.dtype)
+
+    return apply
 
 
 def narrow(x: Array | np.generic, dtype: np.dtype) -> Array:

@@ -9,7 +9,7 @@ from itertools import product
 import numpy as np
 
 from .casting import convert
-from .dtypes import Array, axes_of, double, integers, is_float, narrow
+from .dtypes import Array, axes_of, by_parts, double, integers, is_float, narrow
 from .mathematics import Function
 
 
@@ -341,8 +341,8 @@ def _weighted_corners(image: Array, ys: Array, xs: Array) -> Array:
 
 SAMPLING: dict[str, Function] = {
     "AffineGrid": affine_grid,
-    "GridSample": grid_sample,
-    "Resize": resize,
+    "GridSample": by_parts(grid_sample),
+    "Resize": by_parts(resize),
     "RoiAlign": roi_align,
     "Upsample": upsample,
 }

@@ -1,13 +1,14 @@
-"""Complex numbers are moved by native code."""
+"""Complex numbers are moved by native code, and computed with where the standard has it."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import numpy as np
+import onnxruntime as ort
 import pytest
 
-from .cases import check
+from .cases import check, model_of
 
 RNG = np.random.default_rng(0)
 
@@ -51,3 +52,59 @@ def test_few_numbers_that_are_constants() -> None:
         x, given = numbers(2, 3).astype(kind), numbers(2, 3).astype(kind)
         check("Concat", [x, given], {"axis": 0}, constants=[1], levels=("graph", "kernels", "tensor", "loops"))
         check("Where", [np.array([[True], [False]]), x, given[:1, :1]], constants=[2], levels=("tensor", "loops"))
+
+
+def floats(*values: float) -> np.ndarray:
+    return np.array(values, np.float32)
+
+
+ZEROS = np.array([[0, 1], [1j, complex(-0.0, -0.0)], [np.nan, complex(0, np.nan)]])
+"""Numbers of which some are zero."""
+
+COMPUTED: list[tuple[str, list[Any], dict[str, Any], list[int], int]] = [
+    ("NonZero", [ZEROS], {}, [], 1),
+    ("Unique", [numbers(4)[RNG.integers(0, 4, 11)]], {}, [], 4),
+    ("Unique", [numbers(3, 2)[RNG.integers(0, 3, 10)]], {"axis": 0, "sorted": 0}, [], 4),
+    ("Unique", [RNG.integers(0, 2, 12) + 1j * RNG.integers(-1, 2, 12)], {}, [], 4),
+    ("Resize", [numbers(1, 1, 3, 4), None, floats(1, 1, 2, 2)], {"mode": "nearest"}, [2], 1),
+    ("Resize", [numbers(1, 1, 3, 4), None, floats(1, 1, 2, 2.5)], {"mode": "linear"}, [2], 1),
+    ("Resize", [numbers(1, 1, 6, 4), None, floats(1, 1, 0.5, 2)], {"mode": "cubic", "antialias": 1}, [2], 1),
+    ("Resize", [numbers(4, 4), floats(-0.5, 0, 1.5, 1), None, ints(5, 6)],
+     {"coordinate_transformation_mode": "tf_crop_and_resize", "mode": "linear", "extrapolation_value": 7.0}, [1, 3], 1),
+    ("GridSample", [numbers(1, 2, 3, 4), RNG.uniform(-1, 1, (1, 2, 3, 2)).astype(np.float32)], {}, [], 1),
+    ("GridSample", [numbers(1, 2, 3, 4), RNG.uniform(-1, 1, (1, 2, 3, 2)).astype(np.float32)], {"mode": "nearest"}, [],
+     1),
+    ("Col2Im", [numbers(1, 4, 9), ints(4, 4), ints(2, 2)], {}, [1, 2], 1),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", [np.complex64, np.complex128])
+@pytest.mark.parametrize("at", range(len(COMPUTED)), ids=lambda at: COMPUTED[at][0])
+def test_computed(at: int, kind: type[np.generic]) -> None:
+    name, operands, attributes, fixed, results = COMPUTED[at]
+    operands = [o.astype(kind) if o is not None and o.dtype.kind == "c" else o for o in operands]
+    levels = ("graph", "kernels", "tensor")
+    made = check(name, operands, attributes, results=results, constants=fixed, tolerance=4, levels=levels)
+    x = operands[0]
+    if name == "NonZero":
+        np.testing.assert_array_equal(made[0], np.nonzero(x))
+    elif name == "Unique" and "axis" not in attributes:
+        for got, want in zip(made, np.unique(x, return_index=True, return_inverse=True, return_counts=True)):
+            np.testing.assert_array_equal(got, want)
+    elif (
+        kind is np.complex64 and name in ("Resize", "GridSample") and "coordinate_transformation_mode" not in attributes
+    ):
+        parts = [by_onnxruntime(name, [part, *operands[1:]], attributes) for part in (np.real(x), np.imag(x))]
+        np.testing.assert_allclose(made[0], parts[0] + 1j * parts[1], rtol=1e-5, atol=1e-6)
+
+
+def by_onnxruntime(name: str, operands: list[Any], attributes: dict[str, Any]) -> np.ndarray:
+    model = model_of(name, operands, attributes, [operands[0]], opset=22)
+    session = ort.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    return session.run(None, {f"x{at}": np.ascontiguousarray(o) for at, o in enumerate(operands) if o is not None})[0]
+
+
+@pytest.mark.parametrize("name", ["RandomNormalLike", "RandomUniformLike"])
+def test_random_numbers_in_the_shape_of_complex_ones(name: str) -> None:
+    for x in (numbers(2, 3), numbers(2, 3).astype(np.complex128)):
+        check(name, [x], {"dtype": 1, "seed": 1.0}, tolerance=2)
