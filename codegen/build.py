@@ -449,6 +449,10 @@ class FunctionBuilder:
         """Stores a value to a multiple of `alignment` bytes."""
         self.do(llvm.StoreOp, (value, pointer), {"ordering": _int64(0), "alignment": _int64(alignment)})
 
+    def nontemporal_store(self, value: SSAValue, pointer: SSAValue, alignment: int) -> None:
+        """The same round the caches; other threads see it after a `fence`."""
+        self.do(llvmx.NontemporalStoreOp, (value, pointer), {"alignment": _int64(alignment)})
+
     def load_slot(self, pointer: SSAValue, slot: int, type_: Attribute = I64) -> SSAValue:
         """Loads the 8-byte slot of that number: how arguments, frames and the context are laid out."""
         return self.load(self.offset(pointer, slot, I64), type_, 8)

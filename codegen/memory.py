@@ -8,15 +8,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from xdsl.dialects import memref, vector
-from xdsl.dialects.builtin import IntegerType, MemRefType
+from xdsl.dialects.builtin import IntegerAttr, IntegerType, MemRefType
 from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.utils.hints import isa
 
 from ..dialects import llvmx, vectorx
 from .build import FunctionBuilder
-from .llvm_types import I1, I8, I32, bits_of, element_of, like
+from .llvm_types import I1, I8, I32, I64, bits_of, element_of, like
 from .llvm_types import vector as vector_type
 from .scope import Scope, TranslateError, Translation, memory_type, operands
+
+LINE_BYTES = 64
 
 
 def _element(base: SSAValue) -> Attribute:
@@ -57,11 +59,22 @@ def _load(scope: Scope, op: Operation) -> None:
 
 
 def _store(scope: Scope, op: Operation) -> None:
-    """memref.store and vector.store."""
+    """memref.store and vector.store. A nontemporal one is of whole vectors, to multiples of their size or of a line."""
     element = _element(op.operands[1])
     value, base, index = operands(scope, op)
     f = scope.f
-    f.store(to_memory(f, value), f.gep(base, index, element), _bytes(element))
+    value, address = to_memory(f, value), f.gep(base, index, element)
+    nontemporal = op.properties.get("nontemporal")
+    if isinstance(nontemporal, IntegerAttr) and nontemporal.value.data:
+        scope.nontemporal = True
+        f.nontemporal_store(value, address, min(LINE_BYTES, bits_of(value.type) // 8))
+    else:
+        f.store(value, address, _bytes(element))
+
+
+def _address(scope: Scope, op: Operation) -> None:
+    """memref.extract_aligned_pointer_as_index."""
+    scope.values[op.results[0]] = scope.f.cast("ptrtoint", scope.values[op.operands[0]], I64)
 
 
 def _masked_load(scope: Scope, op: Operation) -> None:
@@ -160,6 +173,7 @@ MEMORY: Mapping[type[Operation], Translation] = {
     vector.StoreOp: _store,
     vector.MaskedLoadOp: _masked_load,
     vector.MaskedStoreOp: _masked_store,
+    memref.ExtractAlignedPointerAsIndexOp: _address,
     vector.CreateMaskOp: _create_mask,
     vectorx.GatherOp: _gather,
     vectorx.ScatterOp: _scatter,

@@ -81,6 +81,8 @@ class Scope:
     values: dict[SSAValue, SSAValue] = field(default_factory=dict[SSAValue, SSAValue])
     arguments: Sequence[SSAValue] = ()
     leave: Block | None = None
+    nontemporal: bool = False
+    """Whether there are stores that other threads only see behind a fence."""
 
     def __post_init__(self) -> None:
         self._dim_builder = DimBuilder(self.f, self.dims)
@@ -120,6 +122,8 @@ class Scope:
         """Ends the function: the current block returns 0."""
         f = self.f
         f.attributes = {}
+        if self.nontemporal:
+            f.fence("seq_cst")
         f.ret(f.const(0, I32))
         if self.leave is not None:
             (code,) = f.at(self.leave)

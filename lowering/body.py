@@ -203,7 +203,9 @@ class BodyEmitter:
             assert scalar is not None, "lanes would overwrite each other"
             self.builder.store(scalar, place.base, offset.base)
         elif isinstance(offset, Lanes) and offset.stride == 1:
-            self.builder.store_vector(self.vector(value), place.base, offset.base, self.mask)
+            self.builder.store_vector(
+                self.vector(value), place.base, offset.base, self.mask, nontemporal=place.nontemporal
+            )
         else:
             self.builder.scatter(self.vector(value), place.base, self.vector(offset), self.mask)
 

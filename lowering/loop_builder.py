@@ -16,6 +16,7 @@ from typing import TypeAlias, TypeVar
 from xdsl.dialects import arith, memref, scf, vector
 from xdsl.dialects.builtin import (
     DYNAMIC_INDEX,
+    BoolAttr,
     FloatAttr,
     IndexType,
     IntegerAttr,
@@ -381,6 +382,11 @@ class LoopBuilder:
         """An index by a condition."""
         return self.pure(arith.SelectOp, (condition, self.index(a), self.index(b)), INDEX)
 
+    def aligned(self, base: SSAValue, bytes_: int) -> SSAValue:
+        """Whether a memref starts at a multiple of so many bytes."""
+        address = self.hoisted(memref.ExtractAlignedPointerAsIndexOp.get(base)).aligned_pointer
+        return self.compare("eq", self.mod(address, bytes_), 0)
+
     # Vectors
 
     def broadcast(self, value: SSAValue, lanes: int) -> SSAValue:
@@ -400,10 +406,12 @@ class LoopBuilder:
         zero = self.broadcast(self.constant(0, element), lanes)
         return self.insert(vector.MaskedLoadOp(base, [index], mask, zero)).result
 
-    def store_vector(self, value: SSAValue, base: SSAValue, at: Scalar, mask: SSAValue | None = None) -> None:
+    def store_vector(
+        self, value: SSAValue, base: SSAValue, at: Scalar, mask: SSAValue | None = None, *, nontemporal: bool = False
+    ) -> None:
         index = self.index(at)
         if mask is None:
-            self.insert(vector.StoreOp(value, base, [index]))
+            self.insert(vector.StoreOp(value, base, [index], BoolAttr.from_bool(True) if nontemporal else None))
         else:
             self.insert(vector.MaskedStoreOp(base, [index], mask, value))
 

@@ -37,6 +37,8 @@ class Buffer:
     strides: tuple[Scalar, ...]
     offset: Scalar = 0
     depth: int = 0
+    nontemporal: bool = False
+    """Whether whole vectors are written to it round the caches: it and its rows are aligned to cache lines."""
 
     @property
     def element(self) -> Attribute:

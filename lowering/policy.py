@@ -216,6 +216,13 @@ def ahead(write: bool, pipeline: bool) -> int:
     return WRITE_AHEAD if write else READ_AHEAD
 
 
+def round_the_caches(moved: int, target: Target) -> bool:
+    """Whether a nest of rows that reads and writes so many bytes writes round the caches: much of what it would leave
+    there would be gone before the next kernel came to it, and each line would have been read for nothing.
+    """
+    return 3 * moved >= 2 * target.l3
+
+
 def in_a_pipeline(steps: int, rows: Dim, row_bytes: Dim, cost: float, target: Target) -> bool:
     """Whether rows go through their steps in a pipeline: what is loaded, computed and stored at a time is of different
     rows then, and no row waits for its own sums.

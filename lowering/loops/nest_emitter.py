@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Generator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, reduce
 
 from xdsl.dialects import arith, scf
+from xdsl.dialects.builtin import i1
 from xdsl.ir import Block as IRBlock
 from xdsl.ir import Region, SSAValue
 
@@ -24,7 +25,7 @@ from .nests import Axis, Nest, Stage, best_vector_axis, loop_stride, merge_loops
 from .pipelines import Pipeline, Step, find_pipeline
 from .points import LINE_BYTES, Points, Row, Stream, element_type, generic_cost
 from .stages import run_axis, run_columns, run_joined, run_lanes, run_point
-from .streams import find_streams
+from .streams import find_streams, round_the_caches
 from .transposes import Block, Turned, turned_operands
 
 
@@ -39,6 +40,8 @@ class NestEmitter:
     space: ScratchSpace
     scratch: dict[tuple[SSAValue, int], SSAValue] = field(default_factory=dict[tuple[SSAValue, int], SSAValue])
     """Row scratch by result and by the number of the row among those that run side by side."""
+    nontemporal: Sequence[SSAValue] | None = None
+    """Results that go round the caches; None where that is still to be decided."""
 
     def run(self) -> None:
         self.builder.origin = joint_origin(g.op for g in self.generics)
@@ -230,9 +233,28 @@ class NestEmitter:
     # Rows with stages
 
     def _run_rows(self) -> None:
-        if self._pipeline is not None:
+        if self.nontemporal is None:
+            self._run_by_place(round_the_caches(self.nest, self.shapes, self.storage, self._stage_lanes, self.target))
+        elif self._pipeline is not None:
             self._run_pipeline(self._pipeline)
+        else:
+            self._run_in_turn()
+
+    def _run_by_place(self, results: Sequence[SSAValue]) -> None:
+        """The nest once for results that start at a cache line, which go round the caches, and once for others."""
+        if not results:
+            replace(self, nontemporal=()).run()
             return
+        builder = self.builder
+        starts = [builder.aligned(self._whole(result, Row({}, None, 0)).base, LINE_BYTES) for result in results]
+        aligned = reduce(lambda a, b: builder.pure(arith.AndIOp, (a, b), i1), starts)
+        choice = builder.insert(scf.IfOp(aligned, [], Region(IRBlock()), [IRBlock()]))
+        for region, chosen in zip(choice.regions, (results, ())):
+            with builder.branch(choice, region):
+                replace(self, scratch={}, nontemporal=chosen).run()
+                builder.insert(scf.YieldOp())
+
+    def _run_in_turn(self) -> None:
         lanes, together = self.target.lanes(4), self._rows_together()
         cycles = self.cost * together / lanes
         with self._rows(self.row_axes, (), cycles, self._inner_points(), together) as (row, _):
@@ -399,16 +421,20 @@ class NestEmitter:
         """All of a result in memory, of which this row is complete from here on."""
         place = self.storage[result]
         assert isinstance(place, Buffer)
-        return replace(place, depth=row.depth)
+        return replace(place, depth=row.depth, nontemporal=result in (self.nontemporal or ()))
 
     @cached_property
     def _lent(self) -> dict[SSAValue, SSAValue]:
-        return lent_outputs(self.nest, self.shapes, self.storage)
+        outputs = [result for result in self.storage if result not in (self.nontemporal or ())]
+        return lent_outputs(self.nest, self.shapes, outputs)
 
     @cached_property
     def _streams(self) -> list[list[Stream]]:
         in_order = self._pipeline is not None
-        return find_streams(self.nest, self.shapes, self.storage, self._lent, self.target, in_order=in_order)
+        past = self.nontemporal or ()
+        return find_streams(
+            self.nest, self.shapes, self.storage, self._lent, self.target, in_order=in_order, nontemporal=past
+        )
 
     def _is_read_later(self, stage: Stage, result: SSAValue) -> bool:
         """Whether another stage of the nest reads the result."""
