@@ -25,7 +25,7 @@ from ..dialects.target import Target
 from .choices import Given, parts_of, schedule_of
 from .kernels import conv_transpose, depthwise, integer_conv, strassen, winograd_plan
 from .kernels.byte_panels import DotProducts
-from .kernels.conv_plan import CHANNELS, choose, choose_rows
+from .kernels.conv_plan import CHANNELS, choose, choose_for_bytes
 from .kernels.matmul_plan import panel_columns
 from .kernels.operands import element_type, flag
 from .kernels.operator import formal_kind, known_number
@@ -164,11 +164,13 @@ def choose_quad_conv(weight: int, zero: int) -> Choice:
     """The choice for an integer convolution; `weight` and `zero` are the formal operands of w and its zero point."""
 
     def choice(op: kernel.TemplateOp, x: Dims, w: Dims, y: Dims, request: Request) -> Layout | None:
-        """(rows, vectors, groups)"""
+        """(rows, vectors, pixels, lanes, groups)"""
         convolution = integer_conv.read_convolution(op, x, w, y)
         extra = integer_conv.may_have_zero(formal_kind(op, weight), known_number(op, zero))
-        tile = choose_rows(convolution, DotProducts(rows_signed=True), request.target, extra, request.given)
-        return "quad_conv", (tile.rows - extra, tile.vectors, convolution.groups)
+        products = DotProducts(rows_signed=True)
+        tile, pixels = choose_for_bytes(convolution, products, request.target, extra, request.given)
+        lanes = request.target.lanes(products.bytes)
+        return "quad_conv", (tile.rows - extra, tile.vectors, int(pixels), lanes, convolution.groups)
 
     return choice
 
@@ -207,7 +209,8 @@ def pack(layout: Layout, array: Array) -> Array:
     if name == "quad_columns":
         return pack_quad_columns(array, numbers[0])
     if name == "quad_conv":
-        return pack_quad_conv(array, numbers[2], numbers[0])
+        rows, vectors, pixels, lanes, groups = numbers
+        return pack_quad_conv(array, groups, vectors * lanes if pixels else rows)
     if name == "recurrence":
         return pack_recurrence(array, blocks_of(numbers), numbers[0])
     rows, vectors, pixels, lanes, groups = numbers
@@ -339,10 +342,10 @@ def tell_quad_columns(config: dict[str, Attribute], shape: Sequence[int], number
 
 
 def tell_quad_conv(config: dict[str, Attribute], shape: Sequence[int], numbers: tuple[int, ...]) -> int:
-    rows, vectors, groups = numbers
-    config["packed"] = ArrayAttr([IntegerAttr(n, i64) for n in (rows, vectors)])
-    config.setdefault("kernel_shape", ShapeAttr(tuple(map(as_dim, shape[2:]))))
-    return groups * -(-(shape[0] // groups) // rows) * rows * -(-shape[1] // 4) * 4 * prod(shape[2:])
+    groups = numbers[-1]
+    quads = -(-shape[1] // 4) * prod(shape[2:])
+    # four bytes of each quad, and of each sum
+    return tell_tile(config, shape, numbers, shape[0] // groups, quads + 1) * 4
 
 
 TELL: dict[str, Callable[[dict[str, Attribute], Sequence[int], tuple[int, ...]], int]] = {

@@ -6,8 +6,9 @@ pixels], w was a constant and is `packing.pack_conv(w, group, rows, vectors * la
 
 A tile is some output channels by some vectors of output positions, or some positions by some vectors of channels; a
 step of its inner loop is one input channel and tap.  Positions are numbered through the padded image, so that a tile
-runs over the ends of rows (see `window`), and the sum of an element goes over channels, then taps, in one chain,
-whatever the tile.
+runs over the ends of rows (see `window`); where a tile of positions is a part of a row, or some rows, they are numbered
+as the output is, and nothing is computed between the rows.  The sum of an element goes over channels, then taps, in one
+chain, whatever the tile.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from ...dialects.dims import Dim
 from ..loop_builder import INDEX, Scalar
 from ..template import TemplateContext
 from . import depthwise, winograd_plan
-from .conv_plan import ConvPlan, choose, plan_of
+from .conv_plan import ConvPlan, choose, in_order, plan_of
 from .emit import Emitter, Ix, plain
 from .epilogues import flat_epilogue
 from .operands import element_type, integers, stored_type
@@ -120,7 +121,13 @@ class ConvBuilder:
         self.flat_rows = flattened(self.input_rows) if self.windows.is_plain else None
         self.panels = self.flat_rows is not None and self.panel_fits()
         """Whether each tile of positions computes what it reads for itself."""
-        self.flat = self.windows.is_flat and flat_epilogue(context, op, len(self.windows.axes))
+        self.in_order = plan.pixels and in_order(self.windows, self.tile.rows)
+        """Whether positions are numbered as the output is."""
+        self.sizes = tuple(a.out for a in self.windows.axes) if self.in_order else self.windows.extents
+        self.count = product(self.sizes) if self.in_order else self.windows.positions
+        """Positions that are computed, and their numbers on each axis."""
+        in_a_row = self.in_order or self.windows.is_flat
+        self.flat = in_a_row and flat_epilogue(context, op, len(self.windows.axes))
 
     def build(self) -> None:
         e, c = self.e, self.convolution
@@ -129,7 +136,7 @@ class ConvBuilder:
             return
         self.rows, self.steps = e.dim(c.rows), e.dim(c.steps)
         self.row_tiles = self.rows.ceildiv(self.height)
-        self.positions = e.dim(self.windows.positions)
+        self.positions = e.dim(self.count)
         self.position_tiles = self.positions.ceildiv(self.width)
         self.weights = self.packed_weights() if self.packed else self.pack_weights()
         self.image = self.make_image()
@@ -318,7 +325,7 @@ class ConvBuilder:
         Where they are rows it must have its own height: scalars cannot be masked, and behind the last position the
         input may end.  Else it has as many vectors as it takes.
         """
-        tile, positions = self.tile, self.windows.positions
+        tile, positions = self.tile, self.count
         if not positions.is_const or (self.plan.pixels and not self.reads_input):
             return None
         left = positions.value % self.width
@@ -415,9 +422,11 @@ class ConvBuilder:
         """Rows are positions, vectors are channels."""
         e, plan = self.e, self.plan
         share = self.share_of_next(position, weights_at)
+        shifts = self.shifts(tile.rows)
+        place = self.place(position)
 
         def factors(indices: list[Ix]) -> Factors:
-            at, step = self.tap_offset(view, position, indices)
+            at, step = self.tap_offset(view, place, indices)
             weight = step * tile.columns + weights_at
             vectors: list[SSAValue] = []
             if share is not None:
@@ -428,9 +437,26 @@ class ConvBuilder:
                 if plan.steps_ahead and share is None:
                     e.prefetch(self.weights, weight + (plan.steps_ahead * tile.columns + v * tile.lanes))
                 vectors.append(self.products.load_vector(e, self.weights, weight + v * tile.lanes, tile.lanes))
-            return vectors, lambda r: self.products.load(e, view.buffer, at + r)
+            return vectors, lambda r: self.products.load(e, view.buffer, at + shifts[r])
 
         return tile.accumulate(e, self.products, self.steps_nest(view), factors)
+
+    def place(self, position: Ix) -> Ix:
+        """Where a position is in the padded image."""
+        if not self.in_order:
+            return position
+        place = self.e.ix(0)
+        for size, pitch in zip(reversed(self.sizes), reversed(self.windows.pitches)):
+            place = position % self.e.dim(size) * self.e.dim(pitch) + place
+            position = position // self.e.dim(size)
+        return place
+
+    def shifts(self, count: int) -> list[int]:
+        """How far the positions of a tile are from its first one."""
+        if not self.in_order or count <= (width := self.sizes[-1].value):
+            return list(range(count))
+        pitch = self.windows.pitches[-2].value
+        return [r // width * pitch + r % width for r in range(count)]
 
     def share_of_next(self, position: Ix, weights_at: Ix) -> tuple[Ix, int] | None:
         """What a tile asks for of the next channels' weights: (start, elements a step).
@@ -445,7 +471,7 @@ class ConvBuilder:
         return weights_at + self.steps * self.height + position // self.width * self.steps * width, width
 
     def covers_whole_tiles(self) -> bool:
-        positions = self.windows.positions
+        positions = self.count
         return positions.is_const and positions.value % self.width == 0
 
     # Stores
@@ -489,7 +515,7 @@ class ConvBuilder:
                 indices = [*[e.ix(0)] * (axes - 1), at]
                 self.store_channels(number, channel, count, e.ix(start), indices, mask, sums)
             return
-        pitch = e.dim(self.windows.extents[-1])
+        pitch = e.dim(self.sizes[-1])
         widths = self.output_sizes(phase)
         with e.loop(position // pitch, (end - 1) // pitch + 1, nonempty=True) as rows:
             start = rows.index * pitch
@@ -518,7 +544,7 @@ class ConvBuilder:
     def outer_index(self, row: Ix, widths: list[Ix]) -> tuple[list[Ix], SSAValue | None]:
         """The index of a row on all axes but the last, and whether it is a row of the output (None: it is)."""
         e = self.e
-        axes, extents = self.windows.axes[:-1], self.windows.extents[:-1]
+        axes, extents = self.windows.axes[:-1], self.sizes[:-1]
         indices: list[Ix] = []
         inside: SSAValue | None = None
         for number in reversed(range(len(axes))):

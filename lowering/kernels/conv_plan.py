@@ -9,7 +9,7 @@ from ...dialects.dims import Dim
 from ...dialects.target import Target
 from ..choices import GRAIN_CYCLES, VECTOR_WIDTH, Choices, Given, given_number
 from .register_tile import Products, RegisterTile, largest_rows
-from .window import ONE, Convolution
+from .window import ONE, Convolution, Windows
 
 TYPICAL_POSITIONS = 784
 """Output positions that a tile is chosen for where they are not known."""
@@ -79,19 +79,19 @@ def cycles_of(c: Convolution, products: Products, target: Target) -> float:
     return min(_cycles(c, products, target, *p) for p in _candidates(c, products, target))
 
 
-def choose_rows(
+def choose_for_bytes(
     c: Convolution, products: Products, target: Target, extra: bool, given: Given = NOTHING
-) -> RegisterTile:
-    """The best tile with channels as rows; `extra` for one row more, which is no channel's."""
-    tiles = [t for t, pixels in _candidates(c, products, target) if not pixels]
+) -> tuple[RegisterTile, bool]:
+    """The best tile, and whether its rows are positions; `extra` for one row more, which is no channel's."""
+    candidates = list(_candidates(c, products, target))
     if extra:
-        registers = target.vector_registers
-        tiles = [t for t in tiles if t.registers + t.vectors <= registers]
-    tiles = [RegisterTile(t.rows + extra, t.vectors, t.lanes) for t in tiles]
-    wanted = [t for t in tiles if _is_as_given(t, False, given)] or tiles
+        fits = [t for t, pixels in candidates if not pixels and t.registers + t.vectors <= target.vector_registers]
+        candidates = [(RegisterTile(t.rows + 1, t.vectors, t.lanes), False) for t in fits]
+    wanted = [p for p in candidates if _is_as_given(*p, given)] or candidates
 
-    def cycles(t: RegisterTile) -> float:
-        return _cycles(c, products, target, RegisterTile(t.rows - extra, t.vectors, t.lanes), False)
+    def cycles(candidate: tuple[RegisterTile, bool]) -> float:
+        tile, pixels = candidate
+        return _cycles(c, products, target, RegisterTile(tile.rows - extra, tile.vectors, tile.lanes), pixels)
 
     return min(wanted, key=cycles)
 
@@ -147,6 +147,14 @@ def _candidates(c: Convolution, products: Products, target: Target) -> Iterator[
             yield RegisterTile(rows, vectors, lanes), True
 
 
+def in_order(windows: Windows, rows: int) -> bool:
+    """Whether tiles of so many positions are parts of a row, or whole rows, of an image with gaps between its rows."""
+    width, pitches = windows.axes[-1].out, windows.pitches
+    if windows.is_flat or not all(d.is_const for d in (*pitches, *[a.out for a in windows.axes])):
+        return False
+    return width.value % rows == 0 or (len(pitches) == 2 and rows % width.value == 0)
+
+
 def _may_be_few(c: Convolution) -> bool:
     """Whether a call may well have few positions, or many."""
     return not c.windows.positions.is_const and len(c.windows.axes) == 1
@@ -167,6 +175,8 @@ def _cycles_for(
     """Whole tiles for so many positions, each step as long as what limits it, and the stores."""
     height = _known(c.rows, TYPICAL_ROWS)
     steps = _known(c.steps, 576)
+    if pixels and in_order(c.windows, tile.rows):
+        width = c.windows.outputs.value
     outer, inner = (width, height) if pixels else (height, width)
     tiles = -(-outer // tile.rows) * -(-inner // tile.columns)
     # two sums a cycle, unless fewer than 8 are in flight; two loads, and vectors across lines count twice

@@ -4,8 +4,9 @@ The conv template on quads: four channels of a position in each 32-bit element o
 tap in each of the weights, as s8.  Zero points are taken off as in `integer_product`.  Padding is the input's zero
 point.  Where the weights may have a zero point, a tile has one row of ones more, whose sums are those of the inputs.
 
-Config as the operators' attributes; with `packed` = [rows, vectors] w was a constant and is
-`packing.pack_quad_conv(w, group, rows)`: bytes, one axis; `kernel_shape` is there.
+Config as the operators' attributes; with `packed` = [rows, vectors, pixels] w was a constant and is
+`packing.pack_quad_conv(w, group, height)`, where the height is vectors * lanes with pixels, else rows: bytes, one axis;
+`kernel_shape` is there.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from ..template import TemplateContext
 from ..tensor.element_kinds import Element
 from .byte_panels import FLIP, DotProducts, as_bytes, ones, scratch_of_quads, zipped
 from .conv import ConvBuilder
-from .conv_plan import ConvPlan, choose_rows, plan_of
+from .conv_plan import ConvPlan, choose_for_bytes, plan_of
 from .emit import Emitter, Ix, plain
 from .integer_product import Parameter, Requantizer, widened
 from .operands import dims_list, integers, number, text
@@ -30,7 +31,7 @@ from .operator import Operator
 from .phase_image import PhaseImage
 from .register_tile import RegisterTile
 from .rows import Row, StoredRow, StoredRows
-from .window import Axis, Convolution, Windows, product
+from .window import ZERO, Axis, Convolution, Windows, product
 
 QUAD_OF_ONES = 0x01010101
 
@@ -111,28 +112,35 @@ class IntegerConvBuilder(ConvBuilder):
         quads = Convolution(
             convolution.images, convolution.groups, (convolution.depth + 3) // 4, convolution.rows, convolution.windows
         )
-        super().__init__(operator.e, operator.context, operator.op, quads, DotProducts(rows_signed=True), plan, packed)
+        products = DotProducts(rows_signed=not plan.pixels)
+        super().__init__(operator.e, operator.context, operator.op, quads, products, plan, packed)
         self.o, self.finish = operator, finish
         self.channels, self.input, self.weight = convolution.depth, *operands
         self.x_zero, self.w_zero = zeros
-        sizes = [a.size for a in self.windows.axes]
+        self.copied = self.windows
+        if self.windows.is_plain:
+            # without padding a channel is one row
+            size = product([a.size for a in self.windows.axes])
+            self.copied = Windows((Axis(size, size, ONE, 1, 1, ZERO),))
+        sizes = [a.size for a in self.copied.axes]
         self.input_rows = StoredRows(self.e, self.products, operator.buffer(operands[0]), sizes)
         self.x_flip = operator.kind(self.input).kind == "i"
         self.w_flip = operator.kind(self.weight).kind == "u"
-        self.flat = False
         self.flat_rows, self.panels = None, False
         self.reads_input = False
         self.extra_row = may_have_zero(operator.kind(self.weight), self.w_zero.known())
-        self.height = self.tile.rows - self.extra_row
+        self.height -= self.extra_row
 
     @property
     def plane(self) -> Ix:
         return self.e.dim(product([a.size for a in self.windows.axes]))
 
     def make_image(self) -> PhaseImage:
-        e = self.e
         self.input_zero = self.zero_of(self.x_zero, FLIP if self.x_flip else 0, [])
-        return QuadImage(e, self.windows, self.x_flip, self.input_zero, e.dim(self.channels), self.plane)
+        return self.quad_image(self.windows)
+
+    def quad_image(self, windows: Windows) -> QuadImage:
+        return QuadImage(self.e, windows, self.x_flip, self.input_zero, self.e.dim(self.channels), self.plane)
 
     def zero_of(self, zero: Parameter, shift: int, indices: Sequence[Ix]) -> SSAValue:
         """A zero point, a scalar, in the form of the packed bytes."""
@@ -154,9 +162,9 @@ class IntegerConvBuilder(ConvBuilder):
         quads = e.dim(self.convolution.depth)
         group, quad = (first + channel) // quads, (first + channel) % quads
         source = group * e.dim(self.channels) + quad * 4
-        assert isinstance(self.image, QuadImage)
-        self.image.of_quad(quad)
-        self.image.copy_channel(self.input_rows, source, buffer, channel * e.dim(self.windows.channel))
+        image = self.quad_image(self.copied)
+        image.of_quad(quad)
+        image.copy_channel(self.input_rows, source, buffer, channel * e.dim(self.windows.channel))
 
     def pack_weights(self) -> SSAValue:
         """[group, tile, quad, tap, row of the tile], by bytes."""
@@ -188,21 +196,38 @@ class IntegerConvBuilder(ConvBuilder):
 
     def write_tables(self) -> None:
         super().write_tables()
-        self.sum_weights()
+        self.write_terms()
 
-    def sum_weights(self) -> None:
-        """The sums of each output channel's weights."""
-        e, c, height, lanes = self.e, self.convolution, self.height, self.tile.lanes
-        tiles = (c.rows + (height - 1)) // height * c.groups
-        self.weight_sums = self.context.scratch(i32, tiles * height)
-        with e.loop(0, e.dim(tiles)) as loop:
+    @property
+    def all_tiles(self) -> Dim:
+        """Tiles of output channels, of all groups."""
+        c = self.convolution
+        return (c.rows + (self.height - 1)) // self.height * c.groups
+
+    def write_terms(self) -> None:
+        """What is added to the sums of each output channel for the input's zero point, and the bias."""
+        e, height, lanes = self.e, self.height, self.tile.lanes
+        self.terms = self.context.scratch(i32, self.all_tiles * height)
+        zero = e.b.broadcast(self.input_zero, lanes)
+        with e.loop(0, e.dim(self.all_tiles)) as loop:
             for first in range(0, height, lanes):
                 mask = e.mask(height - first, lanes)
-                start = loop.index * (self.steps * height) + first
-                with e.loop(0, self.steps, carried=[e.constant(0, i32, lanes)]) as steps:
-                    quads = e.load_vector(self.weights, steps.index * height + start, lanes, mask)
-                    steps.carry([e.dot("u8s8", steps.carried[0], ones(e), as_bytes(e, quads))])
-                e.store_vector(steps.results[0], self.weight_sums, loop.index * height + first, mask)
+                at = loop.index * height + first
+                term = e.sub(e.constant(0, i32, lanes), e.mul(zero, self.weight_sums(loop.index, first, mask)))
+                e.store_vector(term, self.terms, at, mask)
+
+    def weight_sums(self, tile: Ix, first: int, mask: SSAValue) -> SSAValue:
+        """The sums of the weights of a tile's channels, from the one numbered `first` on; packed, they are behind all
+        weights."""
+        e, height, lanes = self.e, self.height, self.tile.lanes
+        if self.packed:
+            behind = e.dim(self.all_tiles) * self.steps * height
+            return e.load_vector(self.weights, tile * height + behind + first, lanes, mask)
+        start = tile * (self.steps * height) + first
+        with e.loop(0, self.steps, carried=[e.constant(0, i32, lanes)]) as steps:
+            quads = e.load_vector(self.weights, steps.index * height + start, lanes, mask)
+            steps.carry([e.dot("u8s8", steps.carried[0], ones(e), as_bytes(e, quads))])
+        return steps.results[0]
 
     def weight_scalar(self, weight: Ix, r: int) -> SSAValue:
         if self.extra_row and r == self.tile.rows - 1:
@@ -222,15 +247,14 @@ class IntegerConvBuilder(ConvBuilder):
         e, lanes = self.e, self.tile.lanes
         group = channel // self.rows
         tile_rows = self.row_tiles * self.height
-        weight_sum = e.load(self.weight_sums, group * tile_rows + (channel - group * self.rows))
-        p = self.input_zero
-        value = e.sub(value, e.b.broadcast(e.mul(p, weight_sum), lanes))
+        term = e.load(self.terms, group * tile_rows + (channel - group * self.rows))
+        value = e.add(value, e.b.broadcast(term, lanes))
         if self.extra_row:
             q = self.zero_of(self.w_zero, -FLIP if self.w_flip else 0, indices)
             inputs = e.load_vector(sums, from_sum + (self.tile.rows - 1) * self.tile.columns, lanes)
             value = e.sub(value, e.mul(e.b.broadcast(q, lanes), inputs))
             count = e.convert("index_cast", e.dim(self.channels * self.windows.taps).ssa, i32)
-            value = e.add(value, e.b.broadcast(e.mul(count, e.mul(p, q)), lanes))
+            value = e.add(value, e.b.broadcast(e.mul(count, e.mul(self.input_zero, q)), lanes))
         return self.finish(value, indices, mask)
 
 
@@ -264,10 +288,10 @@ def emit(operator: Operator, operands: tuple[int, int], zeros: tuple[Parameter, 
     products, target = DotProducts(rows_signed=True), operator.context.target
     extra = may_have_zero(operator.kind(operands[1]), zeros[1].known())
     if packed:
-        tile = RegisterTile(packed[0] + extra, packed[1], target.lanes(4))
+        tile, pixels = RegisterTile(packed[0] + extra, packed[1], target.lanes(4)), bool(packed[2])
     else:
-        tile = choose_rows(convolution, products, target, extra, operator.context.part.given)
-    plan = plan_of(convolution, products, target, tile, False, operator.context.part.given)
+        tile, pixels = choose_for_bytes(convolution, products, target, extra, operator.context.part.given)
+    plan = plan_of(convolution, products, target, tile, pixels, operator.context.part.given)
     operator.context.part.adopt(plan)
     IntegerConvBuilder(operator, operands, zeros, convolution, plan, bool(packed), finish).build()
 

@@ -88,16 +88,18 @@ def _as_signed(weights: NDArray[Any]) -> NDArray[Any]:
     return weights.view(np.int8) ^ np.int8(-128) if weights.dtype == np.uint8 else weights
 
 
-def pack_quad_conv(weights: NDArray[Any], groups: int, rows: int) -> NDArray[Any]:
-    """Bytes [M, C / group, ...] as the integer convolutions read them: flat, four channels as s8 side by side."""
+def pack_quad_conv(weights: NDArray[Any], groups: int, height: int) -> NDArray[Any]:
+    """Bytes [M, C / group, ...] as the integer convolutions read them: flat, four channels as s8 side by side, in tiles
+    of `height` output channels, then i32 sums."""
     signed = _as_signed(weights)
-    height, depth = weights.shape[0] // groups, weights.shape[1]
+    rows, depth = weights.shape[0] // groups, weights.shape[1]
     taps = prod(weights.shape[2:])
-    quads, tiles = -(-depth // 4), -(-height // rows)
-    padded = np.zeros((groups, tiles * rows, quads * 4, taps), np.int8)
-    padded[:, :height, :depth] = signed.reshape(groups, height, depth, taps)
-    split = padded.reshape(groups, tiles, rows, quads, 4, taps).transpose(0, 1, 3, 5, 2, 4)
-    return np.ascontiguousarray(split).reshape(-1).view(weights.dtype)
+    quads, tiles = -(-depth // 4), -(-rows // height)
+    padded = np.zeros((groups, tiles * height, quads * 4, taps), np.int8)
+    padded[:, :rows, :depth] = signed.reshape(groups, rows, depth, taps)
+    split = padded.reshape(groups, tiles, height, quads, 4, taps).transpose(0, 1, 3, 5, 2, 4)
+    sums = padded.sum(axis=(2, 3), dtype=np.int32).reshape(-1)
+    return np.concatenate([np.ascontiguousarray(split).reshape(-1), sums.view(np.int8)]).view(weights.dtype)
 
 
 def pack_quad_columns(matrix: NDArray[Any], panel: int) -> NDArray[Any]:

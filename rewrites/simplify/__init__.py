@@ -30,7 +30,7 @@ from .movement import (
     SplitBeforeTranspose,
 )
 from .normalizations import FoldScaleIntoNormalization, FoldShiftIntoNormalization, RecognizeNormalization
-from .quantization import DropRequantize
+from .quantization import DropRequantize, ShareZeroPoint
 from .recurrent import DropZeroState
 from .reductions import FoldSqueezeIntoReduction, MergeReductions
 from .redundancy import eliminate_common_subexpressions, eliminate_dead_code
@@ -77,6 +77,7 @@ def exact_rules(
         MergeReductions(),
         FoldSqueezeIntoReduction(),
         DropRequantize(),
+        ShareZeroPoint(weights),
         DropZeroState(),
         ShareHeads(),
         FoldPad(weights, facts),

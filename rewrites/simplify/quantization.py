@@ -1,18 +1,21 @@
-"""Quantized values that are widened only to be moved."""
+"""Quantized values that are widened only to be moved, and zero points that are all the same."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import cast
 
+import numpy as np
 from xdsl.dialects.builtin import IntegerType
 from xdsl.ir import Operation, SSAValue
 
 from ...dialects import onnx
 from ...dialects.dims import dims_of, tensor_type
 from ...semantics.known import constant_value
-from ..constants import attributes_of
+from ...semantics.weights import WeightStore
+from ..constants import attributes_of, make_constant
 from ..driver import PatternRewriter
-from .rule import Rule, element_of, only_producer, producer
+from .rule import Rule, element_of, only_producer, producer, scalar_of
 
 MOVEMENT: tuple[type[onnx.OnnxOp], ...] = (
     onnx.ReshapeOp, onnx.SqueezeOp, onnx.UnsqueezeOp, onnx.FlattenOp, onnx.TransposeOp, onnx.SliceOp, onnx.GatherOp,
@@ -49,6 +52,45 @@ class DropRequantize(Rule):
             made = type(moved).make([source, *moved.formal_operands()[1:]], attributes_of(moved), [type_])
             source = rewriter.insert(made).results[0]
         rewriter.replace(op, [source])
+
+
+ZERO_POINTS: dict[type[Operation], tuple[int, ...]] = {
+    onnx.ConvIntegerOp: (3,),
+    onnx.MatMulIntegerOp: (2, 3),
+    onnx.QLinearConvOp: (5,),
+    onnx.QLinearMatMulOp: (2, 5),
+}
+"""The operands that are one zero point, or one for each row, column or channel."""
+
+
+@dataclass(frozen=True)
+class ShareZeroPoint(Rule):
+    """QLinearConv(x, ..., zero points that are all the same, ...)  ->  QLinearConv(x, ..., one of them, ...)
+
+    And of the other products of integers.  One number is known where a kernel is built, which a weight is not.
+    """
+
+    weights: WeightStore
+
+    root = tuple(ZERO_POINTS)
+
+    def rewrite(self, op: Operation, rewriter: PatternRewriter, /) -> None:
+        assert isinstance(op, onnx.OnnxOp)
+        for place in ZERO_POINTS[type(op)]:
+            zeros = op.operand_at(place)
+            if zeros is None or len(dims_of(zeros)) != 1:
+                continue
+            number = scalar_of(zeros, self.weights)
+            if number is None:
+                continue
+            type_ = tensor_type(element_of(zeros), ())
+            array = np.array(number, np.uint8 if str(element_of(zeros)) == "ui8" else np.int8)
+            one = rewriter.insert(make_constant(array, type_, self.weights)).results[0]
+            operands = op.formal_operands()
+            operands[place] = one
+            made = type(op).make(operands, attributes_of(op), [op.results[0].type])
+            rewriter.replace(op, [rewriter.insert(made).results[0]])
+            return
 
 
 def same_parameters(one: onnx.QuantizeLinearOp, other: onnx.DequantizeLinearOp) -> bool:

@@ -250,7 +250,8 @@ def test_bits_do_not_depend_on_threads_or_images(name: str) -> None:
 def test_bits_do_not_depend_on_the_tile(monkeypatch: pytest.MonkeyPatch) -> None:
     case = Case((1, 20, 9, 9), (40, 20, 3, 3), (1, 1, 1, 1))
     results: list[np.ndarray] = []
-    for rows, vectors, pixels in ((8, 3, False), (13, 2, False), (14, 2, True), (5, 1, True)):
+    tiles = (8, 3, False), (13, 2, False), (14, 2, True), (5, 1, True), (9, 2, True), (3, 1, True)
+    for rows, vectors, pixels in tiles:
 
         def choose(c: Convolution, p: Products, t: Target, given: Given) -> conv_plan.ConvPlan:
             tile = RegisterTile(rows, vectors, t.lanes(4))  # noqa: B023

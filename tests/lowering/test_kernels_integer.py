@@ -89,6 +89,8 @@ CONVOLUTIONS: list[tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]] = [
     ((2, 8, 6, 7), (9, 8, 1, 1), {}),
     ((1, 6, 11, 12), (8, 3, 3, 2), {"group": 2, "strides": [2, 2], "pads": [0, 1, 1, 0]}),
     ((1, 8, 7, 7), (8, 1, 3, 3), {"group": 8, "auto_pad": "SAME_UPPER"}),
+    ((2, 9, 7, 7), (40, 9, 3, 3), {"pads": [1, 1, 1, 1]}),
+    ((1, 4, 28, 28), (33, 4, 3, 3), {"pads": [1, 1, 1, 1], "strides": [2, 2]}),
     ((2, 5, 40), (4, 5, 4), {"strides": [3], "dilations": [2], "pads": [3, 3]}),
 ]
 
@@ -148,13 +150,14 @@ def test_packed_columns_have_parameters_of_their_own(kind: str) -> None:
     np.testing.assert_array_equal(rounded, reference("QLinearMatMul", {}, [a, row_scales, rows, b, *others], 1)[0])
 
 
-@pytest.mark.parametrize("kind", ["i1", "u1"])
-def test_packed_conv_weights(kind: str) -> None:
+@pytest.mark.parametrize(("kind", "pixels"), [("i1", 0), ("i1", 1), ("u1", 0)])
+def test_packed_conv_weights(kind: str, pixels: int) -> None:
     x, w = bytes_((1, 6, 9, 20), "u1"), bytes_((7, 6, 3, 3), kind, 1)
     given = {"pads": [1, 1, 1, 1], "kernel_shape": [3, 3]}
-    packed = pack_quad_conv(w, 1, 4)
+    packed = pack_quad_conv(w, 1, host_target().lanes(4) if pixels else 4)
     specs = [Tensor.of(np.uint8, *x.shape), Tensor.of(w.dtype, packed.size)]
-    kernel = build("ConvInteger", {**given, "packed": [4, 3]}, specs, [Tensor.of(np.int32, 1, 7, 9, 20)])
+    tile = [4, 1 if pixels else 3, pixels]
+    kernel = build("ConvInteger", {**given, "packed": tile}, specs, [Tensor.of(np.int32, 1, 7, 9, 20)])
     found = np.empty((1, 7, 9, 20), np.int32)
     kernel.run([], x, packed, found)
     np.testing.assert_array_equal(found, reference("ConvInteger", given, [x, w], 1)[0])

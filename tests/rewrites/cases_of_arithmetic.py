@@ -60,6 +60,33 @@ ARITHMETIC: Cases = {
             "(float[N] x) => (y, c) <float a = {-2}> { c = Clip(x, a) y = Relu(c) }",
         ],
     ),
+    "ShareZeroPoint": (
+        [
+            Fires(
+                "(uint8[N, 4] a) => (y) <int8[4, 2] b = {1, 2, 3, 4, 5, 6, 7, 8}, uint8 p = {3}, int8[2] q = {-5, -5}>"
+                "{ y = MatMulInteger(a, b, p, q) }",
+                "MatMulInteger",
+            ),
+            Fires(
+                "(uint8[N, 2, 3] x) => (y) <uint8[2, 2, 1] w = {1, 2, 3, 4}, uint8 p = {3}, uint8[2] q = {200, 200}>"
+                "{ y = ConvInteger(x, w, p, q) }",
+                "ConvInteger",
+            ),
+            Fires(
+                "(uint8[N, 2, 3] x) => (y) <uint8[2, 2, 1] w = {1, 2, 3, 4}, uint8 p = {3}, uint8[2] q = {200, 200},"
+                "float[2] s = {0.1, 0.2}, float t = {0.3}> { y = QLinearConv(x, t, p, w, s, q, t, p) }",
+                "QLinearConv",
+            ),
+        ],
+        [
+            "(uint8[N, 4] a) => (y) <int8[4, 2] b = {1, 2, 3, 4, 5, 6, 7, 8}, uint8 p = {3}, int8[2] q = {-5, -6}>"
+            "{ y = MatMulInteger(a, b, p, q) }",
+            "(uint8[N, 4] a, int8[2] q) => (y) <int8[4, 2] b = {1, 2, 3, 4, 5, 6, 7, 8}, uint8 p = {3}>"
+            "{ y = MatMulInteger(a, b, p, q) }",
+            "(uint8[N, 4] a) => (y) <int8[4, 2] b = {1, 2, 3, 4, 5, 6, 7, 8}, uint8 p = {3}, int8 q = {-5}>"
+            "{ y = MatMulInteger(a, b, p, q) }",
+        ],
+    ),
     "DropRequantize": (
         [
             Fires(
