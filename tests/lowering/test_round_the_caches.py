@@ -1,4 +1,4 @@
-"""Results that are stored round the caches: the same bits, for outputs that start anywhere, on any number of threads."""
+"""Results that are stored round the caches: the same bits, wherever outputs start, on any number of threads."""
 
 from __future__ import annotations
 
