@@ -267,10 +267,14 @@ def elementwise(d: Downgrade) -> None:
 
 
 def gemm(d: Downgrade) -> None:
-    """Gemm(a, b, c)  ->  Gemm(a, b, c) {broadcast}."""
-    if len(d.inputs) < 3:
-        raise d.declined("it has no third input")
-    d.node("Gemm", d.inputs, {**d.attributes, "broadcast": int_attr(1)})
+    """Gemm(a, b)  ->  Gemm(a, b, 0) before opset 11; Gemm(a, b, c)  ->  Gemm(a, b, c) {broadcast} before 7."""
+    inputs = list(d.inputs)
+    if len(inputs) < 3 or not inputs[2]:
+        source = d.op.operands[0].type
+        assert isinstance(source, TensorType)
+        inputs = [*inputs[:2], d.constant(np.zeros(1, onnx.numpy_dtype(source.element_type)))]
+    attributes = {**d.attributes, "broadcast": int_attr(1)} if d.version < 7 else d.attributes
+    d.node("Gemm", inputs, attributes)
 
 
 def scatter(d: Downgrade) -> None:

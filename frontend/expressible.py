@@ -11,6 +11,7 @@ from xdsl.ir import Attribute, Operation
 from ..dialects import onnx
 from ..dialects.onnx.attributes import text_of
 from ..dialects.onnx.base import describe, origin_of
+from ..dialects.onnx.types import type_string
 from ..runtime.errors import UnsupportedError
 
 
@@ -49,7 +50,23 @@ def check_expressible(
         problem = f"it had no attribute '{unknown[0]}'"
     elif len(trimmed(inputs)) > then.max_input:
         problem = f"it had {then.max_input} inputs"
+    elif len(trimmed(inputs)) < then.min_input:
+        problem = f"it had at least {then.min_input} inputs"
     elif len(trimmed(outputs)) > then.max_output:
         problem = f"it had {then.max_output} outputs"
+    else:
+        problem = _type_problem(op, then)
     if problem:
         raise UnsupportedError(f"{describe(op)} cannot be written as of version {then.since_version}: {problem}")
+
+
+def _type_problem(op: onnx.OnnxOp, then: defs.OpSchema) -> str | None:
+    """The first operand or result of a type that its operator did not take."""
+    for formals, values in ((then.inputs, op.formal_operands()), (then.outputs, op.formal_results())):
+        for at, value in enumerate(values):
+            if value is None or not formals or (text := type_string(value.type)) is None:
+                continue
+            allowed = formals[min(at, len(formals) - 1)].types
+            if text not in allowed:
+                return f"it took no {text.removeprefix('tensor(').removesuffix(')')}"
+    return None

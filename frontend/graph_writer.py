@@ -74,6 +74,7 @@ class GraphWriter:
     _owners: dict[str, SSAValue | None] = field(default_factory=dict[str, SSAValue | None])
     _nodes: list[_Written] = field(default_factory=list["_Written"])
     _copies: list[tuple[SSAValue, str]] = field(default_factory=list[tuple[SSAValue, str]])
+    _fixed: list[TensorProto] = field(default_factory=list[TensorProto])
     _at: int = -1
 
     # Names
@@ -156,7 +157,9 @@ class GraphWriter:
                 self._write_op(op)
         for value, name in self._copies:
             self._new_node("Identity", "", [self.name(value)], [name], {})
-        written = self._without_dead({name or self.name(value) for value, name in outputs})
+        read = {name or self.name(value) for value, name in outputs}
+        written = self._without_dead(read)
+        graph.initializer.extend(tensor for tensor in self._fixed if tensor.name in read)
         source = self.output.source
         if self.came is not None and source is not None and self.came[1] in source.unsorted:
             written.sort(key=lambda entry: entry.at)
@@ -331,6 +334,11 @@ class GraphWriter:
                 self._write_older(self._downgrade(op, version, inputs, outputs, attributes), then)
             elif without is not None and new in attributes and new not in then.attributes:
                 without(self._downgrade(op, version, inputs, outputs, attributes))
+            elif isinstance(op, onnx.GemmOp) and len(trimmed(inputs)) < then.min_input:
+                self._write_older(self._downgrade(op, version, inputs, outputs, attributes), then)
+            elif isinstance(op, onnx.ConstantOp) and self._is_fixed(array := self._constant_of(op.output)):
+                assert array is not None
+                self._fixed.append(array_proto(array, outputs[0]))
             else:
                 check_expressible(op, then, inputs, outputs, attributes)
                 self._new_node(schema.op_type, schema.domain, inputs, outputs, attributes, op)
@@ -396,8 +404,16 @@ class GraphWriter:
         self._nodes.append(_Written(self._at, node, made=True))
         return node
 
+    def _is_fixed(self, array: Array | None) -> bool:
+        """Whether a constant is to be an initializer: before opset 9 nodes made floats only, and bodies have no others."""
+        older = self.output.version("", self.versions) < 9 and is_main(self.block)
+        return older and array is not None and array.dtype.kind != "f"
+
     def _new_constant(self, array: Array) -> str:
         name = self.fresh("constant")
+        if self._is_fixed(array):
+            self._fixed.append(array_proto(array, name))
+            return name
         node = NodeProto(op_type="Constant", output=[name])
         node.attribute.add(name="value", type=AttributeProto.TENSOR).t.CopyFrom(array_proto(array))
         self._nodes.append(_Written(self._at, node, made=True))

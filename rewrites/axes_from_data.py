@@ -52,6 +52,11 @@ class Build:
         made = onnx.ConstantOp.make([], {"value": tensor}, [tensor.type])
         return self.rewriter.insert(made).results[0]
 
+    def float32(self, value: float) -> SSAValue:
+        """A scalar constant."""
+        tensor = onnx.tensor_attr(np.array(value, np.float32))
+        return self.rewriter.insert(onnx.ConstantOp.make([], {"value": tensor}, [tensor.type])).results[0]
+
     def opaque(self, value: SSAValue) -> SSAValue:
         """The value itself, of which inference keeps no expressions: they would be long and prove nothing."""
         assert isinstance(value.owner, Operation)

@@ -57,6 +57,7 @@ from .rewrites.simplify import simplify
 from .rewrites.simplify.fold import Compute
 from .rewrites.simplify.half import widen_half
 from .rewrites.simplify.redundancy import eliminate_dead_code
+from .rewrites.small_fills import rewrite_small_fills
 from .rewrites.trees import LowerTrees
 from .rewrites.upgrade import upgrade_opset
 from .rewrites.uses import assumed_symbols
@@ -212,6 +213,7 @@ def _infer(state: State, *, declared: bool = False) -> None:
 def _expand(state: State) -> None:
     """Forms of operators that are written with others."""
     fired = rewrite_axes_from_data(state.module) + rewrite_float_products(state.module)
+    fired += rewrite_small_fills(state.module, state.weights)
     if fired + rewrite_learning(state.module, state.weights):
         _infer(state)
 

@@ -248,12 +248,27 @@ def _schema(schema: defs.OpSchema, type_sets: dict[str, str]) -> list[str]:
         lines.append("        {},")
     constraints: list[str] = []
     for constraint in schema.type_constraints:
-        text = compact_types(constraint.allowed_type_strs)
+        text = compact_types(types_ever_allowed(schema, constraint))
         constraints.append(f"{constraint.type_param_str!r}: {type_sets.setdefault(text, f'_T{len(type_sets)}')}")
     lines.append(f"        {{{', '.join(constraints)}}},")
     lines.append(f"        {schema.min_input}, {schema.min_output}, {versions(schema)[0].since_version},")
     lines.append("    )")
     return lines
+
+
+def types_ever_allowed(schema: defs.OpSchema, constraint: defs.OpSchema.TypeConstraintParam) -> set[str]:
+    """The types of a constraint, with those that older versions allowed for the same parameters.
+
+    A newer version may have taken back what older ones had: logarithms of sums of integers, for one.
+    """
+    found = set(constraint.allowed_type_strs)
+    for older in versions(schema):
+        names = {p.name for p in (*older.inputs, *older.outputs) if p.type_str == constraint.type_param_str}
+        meant = {p.name for p in (*schema.inputs, *schema.outputs) if p.type_str == constraint.type_param_str}
+        if names == meant:
+            same = (c for c in older.type_constraints if c.type_param_str == constraint.type_param_str)
+            found.update(*(c.allowed_type_strs for c in same))
+    return found
 
 
 def compact_types(types: Iterable[str]) -> str:

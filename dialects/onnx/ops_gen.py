@@ -1372,7 +1372,7 @@ class ErfOp(OnnxOp):
         (Formal('input', 'T'),),
         (Formal('output', 'T'),),
         {},
-        {'T': _T1},
+        {'T': _T0},
         1, 1, 9,
     )
 
@@ -3283,7 +3283,7 @@ class ReduceLogSumOp(OnnxOp):
             'noop_with_empty_axes': AttributeSpec('INT', False, 0),
             'keepdims': AttributeSpec('INT', False, 1),
         },
-        {'T': _T1},
+        {'T': _T18},
         1, 1, 1,
     )
 
@@ -3307,7 +3307,7 @@ class ReduceLogSumExpOp(OnnxOp):
             'noop_with_empty_axes': AttributeSpec('INT', False, 0),
             'keepdims': AttributeSpec('INT', False, 1),
         },
-        {'T': _T1},
+        {'T': _T18},
         1, 1, 1,
     )
 

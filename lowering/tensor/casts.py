@@ -119,8 +119,8 @@ def quantize_linear(o: Operands) -> list[Node]:
     x, scale, zero_point = o[0], o[1], o.get(2)
     precision = o.attr("precision")
     within = element_of(ELEMENT_TYPES[precision]) if precision else scale.element
-    if not within.is_float:  # a quotient of integers keeps its fraction
-        within = F64
+    if not within.is_float or (within.small is not None and not within.small.mantissa):
+        within = F64  # by integers or powers of 2 a quotient keeps its fraction
     zero = None if zero_point is None else _spread(o, zero_point, x)
     to = o.element()
     if to.small is not None:

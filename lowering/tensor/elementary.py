@@ -5,7 +5,7 @@ Activations that cancel or overflow in a plain formula are computed so that the 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from math import exp as math_exp
 
 import numpy as np
@@ -13,6 +13,7 @@ from xdsl.dialects import math
 from xdsl.ir import Operation, SSAValue
 
 from ...dialects import onnx
+from .casts import converted
 from .element_kinds import BOOL, F32, F64, Element
 from .graph import Node, View, pointwise
 from .operators import Operands, Rule
@@ -33,8 +34,16 @@ def of_one(function: Function, cost: float) -> Rule:
 
 
 def by_math(op: type[Operation], cost: float = 10) -> Rule:
-    """An operator that is one op of the math dialect."""
-    return of_one(lambda s, x, t, o: s.unary(op, x), cost)
+    """An operator that is one op of the math dialect: of integers in f32, cut off."""
+    of_floats = of_one(lambda s, x, t, o: s.unary(op, x), cost)
+
+    def rule(o: Operands) -> Sequence[Node | None]:
+        if o[0].element.is_float:
+            return of_floats(o)
+        found = pointwise(lambda s, x: s.unary(op, x), (converted(o[0], F32),), o.dims(), F32, cost)
+        return [converted(found, o.element())]
+
+    return rule
 
 
 def rounding(op: type[Operation]) -> Rule:

@@ -13,10 +13,11 @@ Function = Callable[..., object]
 
 
 def rounded(function: Callable[[Array], Array]) -> Function:
-    """`function` computed in float64 and rounded once to the operand's type."""
+    """`function` computed in float64 and rounded once to the operand's type; of integers rounded to float32, cut off."""
 
     def apply(x: Array, /) -> Array:
-        return narrow(function(double(x)), x.dtype)
+        within = x.dtype if is_float(x.dtype) else np.dtype(np.float32)
+        return narrow(function(double(x)), within).astype(x.dtype, copy=False)
 
     return apply
 

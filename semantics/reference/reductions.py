@@ -83,12 +83,16 @@ def _norm1(x: Array, axes: Axes, keep: bool) -> Array:
 
 
 def _l2(x: Array, axes: Axes, keep: bool) -> Array:
-    root = np.sqrt(np.sum(double(x) ** 2, axis=axes, keepdims=keep))
-    return convert(np.asarray(root), x.dtype) if not is_float(x.dtype) else narrow(root, x.dtype)
+    return _from_wide(np.sqrt(np.sum(double(x) ** 2, axis=axes, keepdims=keep)), x.dtype)
+
+
+def _from_wide(x: Array | np.generic, dtype: np.dtype) -> Array:
+    """A result in float64 as the operand's type has it: rounded to a float, cast to an integer."""
+    return narrow(x, dtype) if is_float(dtype) else convert(np.asarray(x), dtype)
 
 
 def _log_sum(x: Array, axes: Axes, keep: bool) -> Array:
-    return narrow(np.log(np.sum(double(x), axis=axes, keepdims=keep)), x.dtype)
+    return _from_wide(np.log(np.sum(double(x), axis=axes, keepdims=keep)), x.dtype)
 
 
 def _log_sum_exp(x: Array, axes: Axes, keep: bool) -> Array:
@@ -96,7 +100,7 @@ def _log_sum_exp(x: Array, axes: Axes, keep: bool) -> Array:
     top = np.max(wide, axis=axes, keepdims=True, initial=-np.inf)
     shift = np.where(np.isfinite(top), top, 0.0)
     total = np.sum(np.exp(wide - shift), axis=axes, keepdims=keep)
-    return narrow(np.log(total) + (shift if keep else shift.reshape(np.shape(total))), x.dtype)
+    return _from_wide(np.log(total) + (shift if keep else shift.reshape(np.shape(total))), x.dtype)
 
 
 def _running(x: Array, axis: Array, exclusive: int, reverse: int, ufunc: np.ufunc) -> Array:

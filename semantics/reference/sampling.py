@@ -230,7 +230,7 @@ def grid_sample(
     else:
         raise ValueError(f"GridSample has no mode {mode!r}")
     whole = kernel is None
-    source = x if whole else double(x)
+    source = x if whole else x.astype(np.complex128) if x.dtype.kind == "c" else double(x)
     batch = np.arange(x.shape[0]).reshape(-1, *[1] * rank)
     moved = np.moveaxis(source, 1, -1)  # channels last, so that one index picks them all
     result = np.zeros((*places[0].shape, x.shape[1]), source.dtype)
@@ -251,7 +251,7 @@ def grid_sample(
         else:
             result += np.where(inside, weight, 0.0)[..., None] * values
     y = np.moveaxis(result, -1, 1)
-    return y if whole else _rounded_to(y, x.dtype)
+    return y if whole else y.astype(x.dtype) if x.dtype.kind == "c" else _rounded_to(y, x.dtype)
 
 
 def _bounds(extent: int, align_corners: bool) -> tuple[float, float]:

@@ -356,6 +356,9 @@ def test_what_an_old_opset_cannot_say_is_refused() -> None:
     assert "not known to be the last" in refused(onnx.SoftmaxOp.make([x], {"axis": 0}, [t]), 11)
     assert "it had no attribute 'allowzero'" in refused(onnx.ReshapeOp.make([x, axes], {"allowzero": 1}, [t]), 13)
     assert "no rule gives its older form" in refused(onnx.PReluOp.make([x, x], {}, [t]), 6)
+    integers = TensorType(i64, [2, 3])
+    y = Block(arg_types=[integers]).args[0]
+    assert "it took no int64" in refused(onnx.MatMulOp.make([y, y], {}, [integers]), 7)
     assert "it had 1 outputs" in refused(onnx.MaxPoolOp.make([x], {"kernel_shape": [1]}, [t, t]), 7)
 
 
@@ -393,6 +396,29 @@ def test_sizes_that_are_not_0_need_no_more() -> None:
     func = FuncOp("main", (list(block.arg_types), [t]), Region(block))
     module = ModuleOp([func], attributes={OPSETS: opsets_attr([("", 13)])})
     assert node_types(export_model(module, WeightStore())) == ["Shape", "Reshape"]
+
+
+@pytest.mark.parametrize("opset", [6, 9])
+def test_a_product_without_a_bias_is_given_one_where_it_had_to_have_it(opset: int) -> None:
+    t = TensorType(f32, [3, 3])
+    a, b = Block(arg_types=[t, t]).args
+    found = export_model(new_op(onnx.GemmOp.make([a, b], {"transB": 1}, [t]), opset), WeightStore())
+    assert node_types(found) == ["Constant", "Gemm"] and len(found.graph.node[1].input) == 3
+    onnx_package.checker.check_model(found, full_check=True)
+
+
+def test_constants_of_integers_are_initializers_before_opset_9() -> None:
+    """Nodes made floats only then; and in files of that time initializers are inputs."""
+    nodes = [node("Relu", ["x"], ["a"]), node("Shape", ["a"], ["s"]), node("Reshape", ["x", "s"], ["y"])]
+    module, weights = import_model(model(nodes, [info("x", [2, 3])], [info("y", [2, 3])], 8, ir_version=3))
+    shape = first(module, onnx.ShapeOp)
+    replace(shape, onnx.ConstantOp.make([], {"value": onnx.tensor_attr(np.array([2, 3]))}, [TensorType(i64, [2])]))
+    found = export_model(module, weights)
+    assert node_types(found) == ["Relu", "Reshape"]
+    [fixed] = found.graph.initializer
+    assert [i.name for i in found.graph.input] == ["x", fixed.name]
+    onnx_package.checker.check_model(found, full_check=True)
+    assert run(found, {"x": X2[:2, :3]})[0].tolist() == X2[:2, :3].tolist()
 
 
 def test_reductions_over_no_axes() -> None:
