@@ -405,7 +405,7 @@ class GraphWriter:
         return node
 
     def _is_fixed(self, array: Array | None) -> bool:
-        """Whether a constant is to be an initializer: before opset 9 nodes made floats only, and bodies have no others."""
+        """Whether a constant is an initializer: before opset 9 nodes made floats only; bodies have nothing else."""
         older = self.output.version("", self.versions) < 9 and is_main(self.block)
         return older and array is not None and array.dtype.kind != "f"
 

@@ -13,7 +13,7 @@ Function = Callable[..., object]
 
 
 def rounded(function: Callable[[Array], Array]) -> Function:
-    """`function` computed in float64 and rounded once to the operand's type; of integers rounded to float32, cut off."""
+    """`function` in float64, rounded once to the operand's type; of integers rounded to float32 and cut off."""
 
     def apply(x: Array, /) -> Array:
         within = x.dtype if is_float(x.dtype) else np.dtype(np.float32)
