@@ -41,4 +41,3 @@ class WidenFill(Pattern):
         wide = Build(rewriter).op(onnx.ConstantOfShapeOp, op.operands[0], attributes={"value": fill})
         code = onnx.ELEMENT_CODES[result.element_type]
         rewriter.replace(op, onnx.CastOp.make([wide], {"to": code}, [result]))
-
