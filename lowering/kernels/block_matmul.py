@@ -7,14 +7,14 @@ is that of `block_matmul_bytes`.
 Weights stay packed in memory.  For a few rows each word is shifted, masked, made f32 and scaled in registers, right
 where it is multiplied: the product takes the time to read the packed weights.  For more rows the columns of a tile are
 made f32 once for a block of rows, where the matmul template packs its columns.  Both add in the order of the matmul
-template, of the same numbers, so results do not depend on the number of rows.
+template, of the same numbers, so results do not depend on the number of rows; their K blocks are short.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from math import gcd
+from math import gcd, isqrt
 
 from xdsl.ir import SSAValue
 
@@ -32,6 +32,8 @@ from .operator import Operator
 from .register_tile import Products, RegisterTile
 
 ONE = as_dim(1)
+STEPS = 32
+"""The least number of steps to a K block, in whole words of weights."""
 
 
 def build(context: TemplateContext, op: kernel.TemplateOp) -> None:
@@ -52,6 +54,7 @@ def build(context: TemplateContext, op: kernel.TemplateOp) -> None:
     def product(rows: Problem) -> None:
         given = context.part.given
         plan = choose(products, rows.rows, rows.columns, context.target, packs=True, given=given)
+        plan = replace(plan, depth_block=depth_block(operator.attr("depth")))
         if rows is problem:
             context.part.adopt(plan)
         BlockMatmul(e, context, rows, products, plan, sink, weights).build()
@@ -64,6 +67,14 @@ def build(context: TemplateContext, op: kernel.TemplateOp) -> None:
         product(replace(problem, rows=ONE, row_sizes=(ONE,) * len(problem.row_sizes)))
     with e.when(e.flip(single)):
         product(problem)
+
+
+def depth_block(depth: int) -> int:
+    """K steps to a block: about as many as there are blocks, so that no chain of additions is long.
+
+    The error is less than that of the usual kernels, which multiply by each block's scale after adding it up.
+    """
+    return -(-isqrt(max(1, depth)) // STEPS) * STEPS
 
 
 def read(e: Emitter, operator: Operator) -> Problem:

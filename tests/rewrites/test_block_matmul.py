@@ -10,6 +10,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
+from onnxruntime import InferenceSession
 from sardonyx.dialects import onnx
 from sardonyx.dialects.kernel import CallOp
 from sardonyx.semantics.block_weights import pack_of_blocks, pack_words, unpack_of_blocks, unpack_words
@@ -161,3 +162,17 @@ def test_layout() -> None:
         np.testing.assert_array_equal(unpack_words(pack_words(numbers, bits), bits, 45), numbers)
     values = rows(45, 3)
     np.testing.assert_array_equal(unpack_of_blocks(pack_of_blocks(values), 45), values)
+
+
+@pytest.mark.parametrize(("count", "depth"), [(1, 256), (8, 256), (1, 2048), (8, 2048)])
+@pytest.mark.parametrize(("bits", "block"), [(4, 32), (4, 128), (8, 32)])
+def test_errors_are_of_the_size_of_onnxruntime_s(count: int, depth: int, bits: int, block: int) -> None:
+    errors = np.zeros(2)
+    for _ in range(3):
+        case, wanted = node(rows(count, depth), 64, bits, block, None)
+        model = case.model()
+        session = InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+        [theirs] = session.run(None, case.feeds())
+        ours = sx.compile(model)(**case.feeds())["y"]
+        errors += [np.square(y - wanted).mean() for y in (ours, theirs)]
+    assert np.sqrt(errors[0]) <= 1.5 * np.sqrt(errors[1])
