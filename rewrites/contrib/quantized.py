@@ -70,6 +70,7 @@ POOL = ("auto_pad", "ceil_mode", "count_include_pad", "kernel_shape", "pads", "s
 
 
 def _average_pool(b: Expansion, x: SSAValue) -> SSAValue:
+    """Of the numbers inside of the image, or of the padding too; never of what `ceil_mode` has beyond that."""
     attributes = {name: b.attr(name) for name in POOL}
     return _channels_second(b, x, lambda y: b.value(onnx.AveragePoolOp, y, attributes=attributes))
 

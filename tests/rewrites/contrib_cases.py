@@ -183,7 +183,10 @@ def _quantized(make: Callable[..., Array], dtype: Any) -> Iterator[Case]:
         image = [make(1, 6, 6, 3) if last else make(1, 3, 6, 6), one(0.1), z(3)]
         to, layout = [one(0.05), z(4)], {"channels_last": last}
         window = {"kernel_shape": [3, 3], "strides": [2, 2], "pads": [1, 1, 1, 1]}
-        yield Case("QLinearAveragePool", [*image, *to], {**window, **layout}, bound=1)
+        for inside in (0, 1):
+            counted = {**window, **layout, "count_include_pad": inside}
+            yield Case("QLinearAveragePool", [*image, *to], counted, bound=1)
+        yield Case("QLinearAveragePool", [*image, *to], {**window, **layout, "ceil_mode": 1}, bound=1)
         yield Case("QLinearGlobalAveragePool", [*image, *to], layout, bound=1)
         weights = [RANDOM.integers(-100, 100, (4, 3, 3, 3)).astype(np.int8), one(0.02), one(0, np.int8)]
         conv = [*image, *weights, one(0.5), z(4), i32(1, 2, 3, 4)]
@@ -313,6 +316,15 @@ def recurrent() -> Iterator[Case]:
     yield case(2, direction="bidirectional", signed=True, states=True)
     yield case(1, peepholes=True, states=True)
     yield case(1, input_forget=1, activations=["Sigmoid", "Relu", "Tanh"])
+    yield case(2, direction="bidirectional", lengths=True, states=True, peepholes=True, input_forget=1)
+    yield case(1, direction="reverse", lengths=True, states=True, signed=True, peepholes=True)
+    yield case(1, clip=0.7, peepholes=True)
+    yield case(1, direction="reverse", clip=2.5, lengths=True)
+    names = ["HardSigmoid", "ScaledTanh", "Elu", "Sigmoid", "Affine", "LeakyRelu"]
+    given = {"activation_alpha": [0.3, 0.9, 0.5, 0.8, 0.2], "activation_beta": [0.4, 0.7, 0.1]}
+    yield case(2, direction="bidirectional", activations=names, states=True, **given)
+    names = ["Sigmoid", "Softsign", "ThresholdedRelu"]
+    yield case(1, activations=names, activation_alpha=[0.2], lengths=True)
 
 
 def cases() -> list[Case]:

@@ -84,6 +84,21 @@ def test_native(op: str) -> None:
     compare(case, program(**case.feeds()), by_onnxruntime(case.model(), case.feeds()))
 
 
+@pytest.mark.parametrize(("kernel", "stride"), [(3, 2), (4, 3), (5, 4)])
+def test_windows_beyond_the_padding_are_counted_as_in_the_mean_of_floats(kernel: int, stride: int) -> None:
+    """What a last window of `ceil_mode` has beyond the padding is no padding, and is not counted.
+
+    So has onnxruntime's AveragePool it; its QLinearAveragePool divides by the whole window.
+    """
+    window = {"kernel_shape": [kernel], "strides": [stride], "pads": [1, 1], "ceil_mode": 1, "count_include_pad": 1}
+    x, scale, zero = u8(1, 2, 10), one(0.1), one(100, np.uint8)
+    case = Case("QLinearAveragePool", [x, scale, zero, one(0.05), one(110, np.uint8)], window)
+    floats = Case("AveragePool", [(x.astype(np.float32) - 100) * np.float32(0.1)], window, domain="")
+    [mean] = by_onnxruntime(floats.model(), floats.feeds())
+    found = sx.run(sx.lower(case.model(), to="graph"), case.feeds())["y"]
+    assert_allclose(found.astype(np.int32), np.clip(np.rint(mean / np.float32(0.05)) + 110, 0, 255), atol=1)
+
+
 # What onnxruntime has no kernel for on the CPU
 
 
