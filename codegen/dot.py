@@ -1,4 +1,4 @@
-"""Dot products of bytes: acc[lane] + sum of 4 products in each 32-bit lane, exact in i32.
+"""Dot products: of bytes, acc[lane] + sum of 4 products in each 32-bit lane, exact in i32; of bf16, of 2 in f32.
 
 With VNNI the hardware has u8 x s8 (`vpdpbusd`).  The other kinds come from it by turning over the top bit of a byte,
 which adds or takes 128 (modulo 256 it is the same), and paying for that with a second product:
@@ -8,6 +8,9 @@ which adds or takes 128 (modulo 256 it is the same), and paying for that with a 
 
 Without VNNI, even and odd bytes are widened to 16 bits and multiplied by `pmaddwd`, which is exact (`pmaddubsw`
 would saturate).
+
+Products of bf16 are exact in f32.  `vdpbf16ps` adds the odd one to the accumulator, then the even one, and rounds each
+time; denormals count as 0, as factors and as sums.  Its companion `vcvtne2ps2bf16` rounds two vectors of f32.
 """
 
 from __future__ import annotations
@@ -18,7 +21,8 @@ from xdsl.ir import SSAValue
 from ..dialects import llvmx
 from ..dialects.target import Target
 from .build import FunctionBuilder
-from .llvm_types import I16, I32, vector
+from .convert import f32_to_bf16
+from .llvm_types import BF16, F32, I16, I32, vector
 
 MADD = {
     512: "llvm.x86.avx512.pmaddw.d.512",
@@ -31,6 +35,8 @@ def dot(f: FunctionBuilder, target: Target, kind: str, acc: SSAValue, a: SSAValu
     """acc + dot of 4-byte groups; kind "u8s8", "s8s8" or "u8u8" tells which of a and b are signed."""
     lanes = llvmx.lanes_of(acc.type)
     assert lanes is not None
+    if kind == "bf16":
+        return _dot_bf16(f, target, acc, a, b, lanes)
     if lanes < 4:
         return _few(f, kind, acc, a, b, lanes)
     if 32 * lanes not in MADD:
@@ -105,3 +111,46 @@ def _words(f: FunctionBuilder, value: SSAValue, *, signed: bool, words: VectorTy
     if signed:
         return f.ashr(f.shl(pairs, eight), eight), f.ashr(pairs, eight)
     return f.and_(pairs, f.const(0xFF, words)), f.lshr(pairs, eight)
+
+
+def _has_bf16(target: Target, lanes: int) -> bool:
+    """Whether there is an instruction for so many lanes of f32."""
+    return target.has("avx512bf16") and (lanes == 16 or (lanes in (4, 8) and target.has("avx512vl")))
+
+
+def _dot_bf16(f: FunctionBuilder, target: Target, acc: SSAValue, a: SSAValue, b: SSAValue, lanes: int) -> SSAValue:
+    """a and b are the bits of bf16, two to each lane."""
+    if _has_bf16(target, lanes):
+        halves = vector(2 * lanes, BF16)
+        name = f"llvm.x86.avx512bf16.dpbf16ps.{32 * lanes}"
+        return f.raw_intrinsic(name, (acc, f.bitcast(a, halves), f.bitcast(b, halves)), acc.type)
+    words = vector(lanes, I32)
+    pairs = f.bitcast(a, words), f.bitcast(b, words)
+    upper = f.const(-0x10000, words)
+    odd = [f.and_(p, upper) for p in pairs]
+    even = [f.shl(p, f.const(16, words)) for p in pairs]
+    total = _flushed(f, acc)
+    for x, y in (odd, even):
+        factors = [_flushed(f, f.bitcast(p, acc.type)) for p in (x, y)]
+        total = _flushed(f, f.fma(factors[0], factors[1], total))
+    return total
+
+
+def halves(f: FunctionBuilder, target: Target, low: SSAValue, high: SSAValue) -> SSAValue:
+    """The lanes of two vectors of f32 as the bits of bf16: to nearest even, denormals as 0."""
+    lanes = llvmx.lanes_of(low.type)
+    assert lanes is not None
+    if _has_bf16(target, lanes):
+        name = f"llvm.x86.avx512bf16.cvtne2ps2bf16.{32 * lanes}"
+        return f.bitcast(f.raw_intrinsic(name, (high, low), vector(2 * lanes, BF16)), vector(2 * lanes, I16))
+    first, second = (f32_to_bf16(f, _flushed(f, part)) for part in (low, high))
+    return f.shuffle(first, second, range(2 * lanes))
+
+
+def _flushed(f: FunctionBuilder, value: SSAValue) -> SSAValue:
+    """Denormals of f32 as zeros of their sign."""
+    words = vector(llvmx.lanes_of(value.type) or 1, I32)
+    bits = f.bitcast(value, words)
+    none = f.icmp("eq", f.and_(bits, f.const(0x7F800000, words)), f.const(0, words))
+    sign = f.and_(bits, f.const(-0x80000000, words))
+    return f.bitcast(f.select(none, sign, bits), vector(llvmx.lanes_of(value.type) or 1, F32))

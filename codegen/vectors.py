@@ -1,4 +1,4 @@
-"""Vectors: broadcasts, shuffles, single lanes, reductions, dot products of bytes."""
+"""Vectors: broadcasts, shuffles, single lanes, reductions, dot products of bytes and of bf16."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from xdsl.ir import Operation, SSAValue
 from ..dialects import llvmx, vectorx
 from .arith import extremum_of_numbers
 from .build import FunctionBuilder
-from .dot import dot
+from .dot import dot, halves
 from .lanes import Lanes
 from .llvm_types import is_float
 from .math_gates import gelu, logistic
@@ -184,6 +184,11 @@ def _dot(scope: Scope, op: Operation) -> None:
     scope.values[op.result] = dot(scope.f, scope.module.target, op.kind.data, acc, lhs, rhs)
 
 
+def _halves(scope: Scope, op: Operation) -> None:
+    low, high = operands(scope, op)
+    scope.values[op.results[0]] = halves(scope.f, scope.module.target, low, high)
+
+
 def _logistic(scope: Scope, op: Operation) -> None:
     assert isinstance(op, vectorx.LogisticOp)
     values = [Lanes(scope.f, value) for value in operands(scope, op)]
@@ -207,6 +212,7 @@ VECTORS: Mapping[type[Operation], Translation] = {
     vectorx.ExtractOp: _extract_dynamic,
     vectorx.ReduceOp: _reduce,
     vectorx.DotOp: _dot,
+    vectorx.HalvesOp: _halves,
     vectorx.LogisticOp: _logistic,
     vectorx.GeluOp: _gelu,
 }

@@ -229,6 +229,9 @@ class PrefetchOp(IRDLOperation):
 class DotOp(IRDLOperation):
     """acc[lane] + sum of 4 products of 8-bit integers in each 32-bit lane: kinds "u8s8", "s8s8", "u8u8" (exact in i32).
 
+    Of kind "bf16", 2 products of bf16 in each lane of f32: the odd one is added first, each addition rounds, and what
+    is denormal counts as 0, factors and sums.
+
     `vectorx.dot "u8s8" %acc, %a, %b : vector<64xi8>, vector<64xi8> to vector<16xi32>`
     """
 
@@ -245,6 +248,25 @@ class DotOp(IRDLOperation):
 
     def __init__(self, kind: str, acc: SSAValue, lhs: SSAValue, rhs: SSAValue) -> None:
         super().__init__(operands=[acc, lhs, rhs], result_types=[acc.type], properties={"kind": StringAttr(kind)})
+
+
+@irdl_op_definition
+class HalvesOp(IRDLOperation):
+    """Two vectors of f32 as one of bf16, `low`'s lanes first: to nearest even, denormals as 0, NaN quiet.
+
+    `vectorx.halves %low, %high : vector<16xf32> to vector<32xbf16>`
+    """
+
+    name = "vectorx.halves"
+    _T: ClassVar = VarConstraint("_T", AnyAttr())
+    low = operand_def(_T)
+    high = operand_def(_T)
+    result = result_def(VectorType)
+    traits = traits_def(Pure())
+    assembly_format = "$low `,` $high attr-dict `:` type($low) `to` type($result)"
+
+    def __init__(self, low: SSAValue, high: SSAValue, result_type: Attribute) -> None:
+        super().__init__(operands=[low, high], result_types=[result_type])
 
 
 @irdl_op_definition
@@ -289,7 +311,7 @@ VectorX = Dialect(
     "vectorx",
     [
         *(ConvertOp, SelectOp, CompareOp, StepOp, GatherOp, ScatterOp, ReduceOp, ExtractOp, PrefetchOp, DotOp),
-        *(LogisticOp, GeluOp),
+        *(HalvesOp, LogisticOp, GeluOp),
     ],
     [],
 )

@@ -14,7 +14,7 @@ from math import prod
 from typing import Any, TypeAlias
 
 import numpy as np
-from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, IntegerAttr, StringAttr, TensorType, f32, f64, i8, i64
+from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, IntegerAttr, StringAttr, TensorType, f32, f64, i8, i32, i64
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Attribute, Block, BlockArgument
 from xdsl.rewriter import Rewriter
@@ -27,13 +27,14 @@ from .kernels import conv_transpose, depthwise, integer_conv, strassen, winograd
 from .kernels.byte_panels import DotProducts
 from .kernels.conv_plan import CHANNELS, choose, choose_for_bytes
 from .kernels.matmul_plan import panel_columns
-from .kernels.operands import element_type, flag
+from .kernels.operands import element_type, flag, in_bf16
 from .kernels.operator import formal_kind, known_number
 from .kernels.packing import (
     pack_columns,
     pack_conv,
     pack_conv_transpose,
     pack_gates,
+    pack_pair_columns,
     pack_quad_columns,
     pack_quad_conv,
     pack_recurrence,
@@ -41,6 +42,7 @@ from .kernels.packing import (
     pack_winograd,
     pack_winograd_columns,
 )
+from .kernels.pair_products import products_of
 from .kernels.recurrent import gate_blocks
 from .kernels.register_tile import Products
 from .kernels.window import Convolution, read_convolution
@@ -105,7 +107,9 @@ def choose_matmul(op: kernel.TemplateOp, a: Dims, b: Dims, c: Dims, request: Req
     columns = b[0] if flag(op, "trans_b") else b[1]
     if not columns.is_const or columns.value < 2:
         return None
-    products, transposed = Products(element_type(op.inputs[0])), flag(op, "trans_b")
+    products, transposed = products_of(op), flag(op, "trans_b")
+    if in_bf16(op):
+        return "pair_columns", (panel_columns(products, columns, request.target, request.given), int(transposed))
     if not request.exact and not flag(op, "trans_a"):
         depth = b[1] if transposed else b[0]
         fast = strassen.choose(products, a[:-1], columns, depth, request.target, request.given)
@@ -198,6 +202,9 @@ def pack(layout: Layout, array: Array) -> Array:
     if name == "matmul":
         panel, transposed = numbers
         return pack_columns(array.T if transposed else array, panel)
+    if name == "pair_columns":
+        panel, transposed = numbers
+        return pack_pair_columns(array.T if transposed else array, panel)
     if name == strassen.STRASSEN:
         block, panel, transposed = numbers
         return pack_strassen(array.T if transposed else array, block, panel)
@@ -267,11 +274,16 @@ def apply_packing(function: FuncOp, layouts: dict[int, Layout]) -> None:
         config = dict(op.config.data)
         size = TELL[name](config, shape, numbers)
         op.properties["config"] = DictionaryAttr(config)
-        flat = tensor_type(argument.type.element_type, [size])
+        flat = tensor_type(packed_type(name, argument.type.element_type), [size])
         Rewriter.replace_value_with_new_type(argument, flat)
         dims[number] = ShapeAttr((as_dim(size),))
     function.attributes["kernel.arg_dims"] = ArrayAttr(dims)
     function.update_function_type()
+
+
+def packed_type(layout: str, element: Attribute) -> Attribute:
+    """The type of a packed constant's elements."""
+    return i32 if layout.startswith("pair_") else element
 
 
 def tell_matmul(config: dict[str, Attribute], shape: Sequence[int], numbers: tuple[int, ...]) -> int:
@@ -281,6 +293,11 @@ def tell_matmul(config: dict[str, Attribute], shape: Sequence[int], numbers: tup
     config.pop("trans_b", None)
     depth, columns = reversed(shape) if transposed else shape
     return -(-columns // panel) * panel * depth
+
+
+def tell_pair_columns(config: dict[str, Attribute], shape: Sequence[int], numbers: tuple[int, ...]) -> int:
+    depth, columns = reversed(shape) if numbers[1] else shape
+    return tell_matmul(config, (-(-depth // 2), columns), (numbers[0], 0))
 
 
 def tell_strassen(config: dict[str, Attribute], shape: Sequence[int], numbers: tuple[int, ...]) -> int:
@@ -350,6 +367,7 @@ def tell_quad_conv(config: dict[str, Attribute], shape: Sequence[int], numbers: 
 
 TELL: dict[str, Callable[[dict[str, Attribute], Sequence[int], tuple[int, ...]], int]] = {
     "matmul": tell_matmul,
+    "pair_columns": tell_pair_columns,
     strassen.STRASSEN: tell_strassen,
     "conv": tell_conv,
     "conv_transpose": tell_conv_transpose,

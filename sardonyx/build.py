@@ -35,7 +35,17 @@ from .lowering.choices import SCHEDULE, Number, ScheduleError, schedule_of
 from .lowering.fast_math import FAST_MATH
 from .lowering.kernels import TEMPLATES
 from .lowering.loops import lower_to_loops
-from .lowering.prepack import PACKED, Layout, apply_packing, choose_packing, pack, packed_attribute, packed_layouts
+from .lowering.precision import PRECISION
+from .lowering.prepack import (
+    PACKED,
+    Layout,
+    apply_packing,
+    choose_packing,
+    pack,
+    packed_attribute,
+    packed_layouts,
+    packed_type,
+)
 from .lowering.schedule import ScratchNeed
 from .lowering.tensor import RULES, NotLowered, lower_to_tensor
 from .lowering.tensor.element_kinds import element_of
@@ -273,7 +283,7 @@ def packed_constant(
     flat = pack(layout, array)
     handle = weights.add(flat)
     constant = onnx.ConstantOp.make(
-        [], {"value": handle}, [tensor_type(value.type.element_type, flat.shape)], like=owner
+        [], {"value": handle}, [tensor_type(packed_type(layout[0], value.type.element_type), flat.shape)], like=owner
     )
     block = owner.parent
     assert block is not None
@@ -337,7 +347,8 @@ def object_key(kernel: Operation, target: Target) -> str:
     key = kernel.attributes["kernel.key"]
     assert isinstance(key, StringAttr)
     below = "" if isinstance(kernel, FuncOp) and not is_lowered(kernel) else str(kernel)  # may be edited by hand
-    given = "" if below else f"{kernel.attributes.get(SCHEDULE)} {FAST_MATH in kernel.attributes}"
+    marks = f"{FAST_MATH in kernel.attributes} {kernel.attributes.get(PRECISION)}"
+    given = "" if below else f"{kernel.attributes.get(SCHEDULE)} {marks}"
     text = f"{key.data} {kernel.attributes.get(PACKED)} {given} {below} {target} {compiler_digest()}"
     return hashlib.sha256(text.encode()).hexdigest()
 

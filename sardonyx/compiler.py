@@ -34,6 +34,7 @@ from .ops import operator_table
 from .options import Options, compiler_digest, conditions, tuned_file
 from .pipeline import LEVEL, LEVELS, State, bug
 from .pipeline import run as run_steps
+from .precision import check_precision
 from .program import Model, Progress, TensorInfo, tensor_info
 from .rewrites.driver import Pattern, apply_patterns
 from .rewrites.infer import infer_shapes as infer_module
@@ -374,9 +375,10 @@ def state_of(
 ) -> State:
     """A fresh compilation of a model, just imported."""
     module, weights = import_composed(model)
-    options = options or Options()
+    options, machine = options or Options(), target or host_target()
+    check_precision(options.precision, machine.cpu, machine.features)
     fix_defaults(module, options.overridden)
-    return State(module, weights, target or host_target(), options, patterns, operator_table(ops))
+    return State(module, weights, machine, options, patterns, operator_table(ops))
 
 
 _stores: WeakKeyDictionary[ModuleOp, tuple[WeightStore, Operators]] = WeakKeyDictionary()
@@ -391,6 +393,7 @@ def lower(
     assume: str | Iterable[str] = (),
     fuse: bool = True,
     exact: bool = False,
+    precision: str = "f32",
     plain: bool = False,
     schedule: Schedules | None = None,
     patterns: Sequence[Pattern] = (),
@@ -407,6 +410,7 @@ def lower(
             "assume": tuple(assume),
             "fuse": not fuse,
             "exact": exact,
+            "precision": precision != "f32",
             "schedule": schedule,
             "patterns": tuple(patterns),
         }
@@ -420,7 +424,13 @@ def lower(
         if to in LEVELS and LEVELS.index(to) < LEVELS.index(start):
             raise UsageError(f"the module is at level {start!r}, past {to!r}")
         return lowered(state, to, start)
-    options = Options(assume=conditions(assume), fuse=fuse and not plain, exact=exact, schedule=schedule_text(schedule))
+    options = Options(
+        assume=conditions(assume),
+        fuse=fuse and not plain,
+        exact=exact,
+        precision=precision,
+        schedule=schedule_text(schedule),
+    )
     target = replace(host_target(), plain=plain)
     return lower_with(model, options, to=to, target=target, patterns=patterns, ops=ops)
 

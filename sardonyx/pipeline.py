@@ -37,6 +37,7 @@ from .dialects.target import Target, TargetAttr
 from .frontend.unsupported import unsupported
 from .lowering.choices import Schedule
 from .lowering.fast_math import FAST_MATH
+from .lowering.precision import PRECISION, use_precision
 from .lowering.schedule import ScratchNeed, schedule
 from .lowering.tensor import attach_bodies, lower_to_tensor
 from .options import Options
@@ -327,6 +328,14 @@ def _fast_math(state: State) -> None:
         kernel.attributes[FAST_MATH] = UnitAttr()
 
 
+def _precision(state: State) -> None:
+    """The mode, as a mark on each kernel that multiplies in it."""
+    mode = state.options.precision
+    for kernel in state.kernels() if mode != "f32" else ():
+        if use_precision(lower_to_tensor(kernel).body.block, mode):
+            kernel.attributes[PRECISION] = StringAttr(mode)
+
+
 def _schedules(state: State) -> None:
     """Choices that are given, by the caller or by the tuner, onto their kernels."""
     kernels, keys = state.kernels(), dict[str, str]()
@@ -427,7 +436,14 @@ PIPELINE: tuple[Stage, ...] = (
         GRAPH,
     ),
     Stage(
-        "kernels", (("outline-kernels", _outline), ("fast-math", _fast_math), ("apply-schedules", _schedules)), KERNELS
+        "kernels",
+        (
+            ("outline-kernels", _outline),
+            ("fast-math", _fast_math),
+            ("precision", _precision),
+            ("apply-schedules", _schedules),
+        ),
+        KERNELS,
     ),
     Stage("tensor", (("lower-to-tensor", _tensor),), TENSOR),
     Stage("loops", (("prepack", _prepack), ("lower-to-loops", _loops)), LOOPS),
@@ -459,6 +475,8 @@ ORDER = (
     ("bodies", "outline-kernels", "what has a body is taken into kernels"),
     ("simplify", "outline-kernels", "fusion sees one spelling of each computation"),
     ("outline-kernels", "fast-math", "kernels are marked"),
+    ("outline-kernels", "precision", "kernels are marked"),
+    ("precision", "apply-schedules", "what was tuned is of a mode"),
     ("outline-kernels", "apply-schedules", "choices are given for kernels, by name or key"),
     ("apply-schedules", "prepack", "the layout of weights follows from choices"),
     ("lower-to-loops", "schedule", "kernels have reported their scratch"),

@@ -18,6 +18,7 @@ from xdsl.dialects.func import FuncOp
 
 from .lowering.choices import LOOPS, SCHEDULE, Schedule, ScheduleError, merged, parts_of, read_schedule
 from .lowering.choices import schedule_attribute as attribute
+from .lowering.precision import PRECISION
 from .lowering.tensor import lower_to_tensor
 from .runtime.errors import InputError
 
@@ -58,7 +59,9 @@ def schedule_text(given: Given | None) -> str:
 
 def tuned_key(kernel: FuncOp, constants: Sequence[int], exact: bool) -> str:
     """What the tuner's results for a kernel are found by: algorithms also depend on which operands are constants."""
-    return f"{key_of(kernel)} {','.join(map(str, constants))}{' exact' if exact else ''}"
+    mode = kernel.attributes.get(PRECISION)
+    marks = [*(["exact"] if exact else []), *([mode.data] if isinstance(mode, StringAttr) else [])]
+    return " ".join([key_of(kernel), ",".join(map(str, constants)), *marks])
 
 
 def apply_schedules(

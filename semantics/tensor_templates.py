@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 from xdsl.dialects.builtin import ArrayAttr, DenseArrayBase
 from xdsl.ir import Attribute
@@ -33,10 +34,18 @@ def run_template(
     if (accumulate := _ACCUMULATING.get(name)) is not None:
         # sums in the type in which they reach the epilogue
         wide = [i.astype(types[0]) if i.dtype.kind not in "iub" else i for i in inputs]
+        if "precision" in config:
+            wide = [as_bf16(i) for i in wide]
         return [np.asarray(accumulate(wide, config, binding, outputs[0])).astype(types[0], copy=False)]
     if name == "entropy":
         return [np.random.default_rng().integers(-(1 << 63), (1 << 63) - 1, (), np.int64, endpoint=True)]
     return _by_reference(name, config, inputs, outputs, types)
+
+
+def as_bf16(values: Array) -> Array:
+    """f32 rounded to bf16, as f32: what the precision mode multiplies. Denormals are zeros."""
+    normal = np.where(np.abs(values) < np.finfo(np.float32).tiny, np.copysign(np.float32(0), values), values)
+    return normal.astype(ml_dtypes.bfloat16).astype(np.float32)
 
 
 def _integers(config: Mapping[str, Attribute], name: str, binding: Binding) -> list[int]:

@@ -12,6 +12,7 @@ from xdsl.ir import Attribute, Operation
 from ..dialects import dims, kernel, onnx
 from ..dialects.dims import ShapeAttr
 from ..lowering.choices import schedule_of
+from ..lowering.precision import PRECISION
 from ..rewrites.reasons import Reason
 from ..rewrites.versions import VERSION
 
@@ -116,9 +117,11 @@ def explain_functions(module: ModuleOp) -> dict[str, Any]:
         fused = op.attributes.get("kernel.fused")
         ops = op.attributes.get("kernel.ops")
         patterns = op.attributes.get("kernel.patterns")
+        precision = op.attributes.get(PRECISION)
         found[op.sym_name.data] = {
             "key": cast(StringAttr, op.attributes["kernel.key"]).data,
             "schedule": schedule_of(op),
+            "precision": precision.data if isinstance(precision, StringAttr) else "f32",
             "ops": [cast(StringAttr, o).data for o in ops] if isinstance(ops, ArrayAttr) else [],
             "patterns": [cast(StringAttr, p).data for p in patterns] if isinstance(patterns, ArrayAttr) else [],
             "fused": [

@@ -31,6 +31,8 @@ def render(report: dict[str, Any], kernels: bool = False) -> str:
         function = report["functions"].get(call["name"], {})
         if function.get("patterns"):
             lines.append(f"      rewritten by {', '.join(function['patterns'])}")
+        if function.get("precision", "f32") != "f32":
+            lines.append(f"      products of {function['precision']}, summed in f32")
         for fused in function.get("fused", ()):
             lines.append(f"      {fused['producer']} + {fused['consumer']}: {fused['reason']}")
         for part, choices in function.get("schedule", {}).items() if kernels else ():

@@ -120,7 +120,7 @@ class Ix:
 
     def ceildiv(self, other: IndexLike) -> Ix:
         """Rounded up, for >= 0 by > 0."""
-        return (self + other - 1) // other
+        return self if plain(other) == 1 else (self + other - 1) // other
 
     def round_up(self, other: IndexLike) -> Ix:
         return self.ceildiv(other) * other

@@ -3,7 +3,9 @@
 Inputs a, b; result c.  Operands may have one axis or batch axes, which broadcast.  Config:
 
 * `trans_a`, `trans_b` (bool): the last two axes of that operand are stored swapped (Gemm);
-* `panel` (integer): b was a constant of two axes and is `packing.pack_columns(b, panel)`, one axis.
+* `panel` (integer): b was a constant of two axes and is `packing.pack_columns(b, panel)`, one axis;
+* `precision` ("bf16"): factors are rounded to pairs of bf16, a step takes two elements of the depth (`pair_products`);
+  a packed b is `packing.pack_pair_columns(b, panel)`.
 
 The product is cut into K blocks, row blocks and panels of columns.  For a K block and a row block, a's rows are packed
 so that a tile's rows are neighbours; then panel by panel, b's columns (packed, so that a panel stays in L1) meet all
@@ -15,6 +17,7 @@ is computed as a single row, of the swapped operands.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from xdsl.ir import SSAValue
 
@@ -27,7 +30,8 @@ from . import strassen
 from .emit import Emitter, Ix, plain
 from .matmul_plan import FEW_ROWS, Plan, choose, depth_block, panel_columns, tall_tiles
 from .matmul_problem import PointsSink, Problem, Sink, read_problem, row_index
-from .operands import element_type, flag, number, stored_type
+from .operands import flag, number, stored_type
+from .pair_products import products_of
 from .panels import AHEAD, pack_across, pack_along, slack
 from .register_tile import Factors, Products, RegisterTile
 
@@ -41,7 +45,7 @@ def build(context: TemplateContext, op: kernel.TemplateOp) -> None:
     a, b = op.inputs[0], op.inputs[1]
     trans = flag(op, "trans_a"), flag(op, "trans_b")
     problem = read_problem(e, context, a, b, context.dims(op.results_[0]), *trans, number(op, "panel"))
-    products = Products(element_type(op.inputs[0]))
+    products = products_of(op)
     factor = problem.column_factor
 
     def sink(value: SSAValue, indices: Sequence[Scalar], mask: SSAValue | None, axis: int) -> None:
@@ -82,12 +86,15 @@ class MatmulBuilder:
         sink: Sink,
     ) -> None:
         self.e, self.context, self.sink = e, context, sink
-        self.problem, self.products, self.plan = problem, products, plan
+        self.deep, self.products, self.plan = problem.depth, products, plan
+        self.problem = problem = replace(problem, depth=(problem.depth + (products.per_step - 1)) // products.per_step)
         self.one_block = problem.depth.is_const and problem.depth.value <= plan.depth_block
         one_tile = problem.rows.is_const and problem.rows.value <= plan.tile.rows
         direct = problem.column_factor.panel is None and problem.column_factor.outer_stride.known == 1
         self.rows_in_place = one_tile and plan.tile.rows <= FEW_ROWS
         self.columns_in_place = one_tile and direct
+        self.rows_converted = self.rows_in_place and products.per_step > 1
+        """Rows that are few: each is packed by itself, one after the other."""
 
     def build(self) -> None:
         e, plan, problem = self.e, self.plan, self.problem
@@ -109,6 +116,7 @@ class MatmulBuilder:
     def take_scratch(self, thread: SSAValue) -> None:
         """Packed rows, packed columns, and the sums of a tile (of all tiles, where there are several K blocks)."""
         plan, problem, sums = self.plan, self.problem, self.products.sums
+        packed = self.products.packed
         lanes, depth = plan.tile.lanes, dim_min(problem.depth, as_dim(plan.depth_block))
         height = as_dim(plan.row_block)
         if problem.rows.is_const:
@@ -117,10 +125,12 @@ class MatmulBuilder:
             height = height + plan.tile.rows
         if not self.rows_in_place:
             size = height * depth + slack(lanes, plan.tile.rows)
-            self.packed_rows = self.context.scratch(sums, size, thread)
+            self.packed_rows = self.context.scratch(packed, size, thread)
+        elif self.rows_converted:
+            self.packed_rows = self.context.scratch(packed, depth * plan.tile.rows + lanes, thread)
         if problem.column_factor.panel is None and not self.columns_in_place:
             size = depth * plan.tile.columns + slack(lanes, plan.panel)
-            self.packed_columns = self.context.scratch(sums, size, thread)
+            self.packed_columns = self.context.scratch(packed, size, thread)
         if self.one_block:
             size = as_dim(plan.tile.rows * plan.tile.columns)
         else:
@@ -159,15 +169,17 @@ class MatmulBuilder:
 
     def depth_blocks(self, first: Ix, last: Ix) -> None:
         e, block = self.e, self.plan.depth_block
-        depth = e.dim(self.problem.depth)
+        depth, deep, elements = e.dim(self.problem.depth), e.dim(self.deep), self.products.per_step
         if self.one_block:
-            self.depth_start, self.steps = e.ix(0), depth
+            self.depth_start, self.steps, self.element_start, self.elements = e.ix(0), depth, e.ix(0), deep
             self.row_block(first, last)
             return
         # a product of no terms at all is 0, and must be stored
         with e.loop(0, depth.max(1), block, nonempty=True) as loop:
             self.depth_start = loop.index
             self.steps = (depth - loop.index).min(block)
+            self.element_start = loop.index * elements
+            self.elements = (deep - self.element_start).min(block * elements)
             self.row_block(first, last)
 
     def row_block(self, first: Ix, last: Ix) -> None:
@@ -183,6 +195,8 @@ class MatmulBuilder:
             for tile, start, end in tiles:
                 with e.loop(start, end, tile.rows) as loop:
                     self.pack_rows(tile, loop.index)
+        elif self.rows_converted:
+            self.convert_rows(plan.tile)
         self.first_group, self.last_group, self.tiles = first, last, count.ceildiv(plan.tile.rows)
         with e.loop(first, last, nonempty=True) as groups:
             group = groups.index
@@ -199,16 +213,34 @@ class MatmulBuilder:
             last = e.dim(self.problem.rows) - 1
 
             def row_at(r: int) -> Ix:
-                return factor.at(self.batch, (row + r).min(last), self.depth_start)
+                return factor.at(self.batch, (row + r).min(last), self.element_start)
 
-            pack_across(e, self.products, factor.buffer, row_at, tile.rows, self.steps, self.packed_rows, at, tile.rows)
+            pack_across(
+                e, self.products, factor.buffer, row_at, tile.rows, self.elements, self.packed_rows, at, tile.rows
+            )
             return
-        start = factor.at(self.batch, row, self.depth_start)
+        start = factor.at(self.batch, row, self.element_start)
         valid = e.dim(self.problem.rows) - row
         pack_along(
-            e, self.products, factor.buffer, start, factor.depth_stride, valid.min(tile.rows), tile.rows, self.steps,
+            e, self.products, factor.buffer, start, factor.depth_stride, valid.min(tile.rows), tile.rows, self.elements,
             self.packed_rows, at, tile.rows,
         )  # fmt: skip
+
+    def convert_rows(self, tile: RegisterTile) -> None:
+        """The steps of each row of the only tile, packed, one row behind the other."""
+        e, factor, lanes = self.e, self.problem.row_factor, tile.lanes
+        for r in range(tile.rows):
+            start, at = factor.at(self.batch, self.row_start + r, self.element_start), self.steps * r
+            with e.loop(0, self.steps, lanes) as loop:
+                element = loop.index * self.products.per_step
+                left = self.elements - element
+                if factor.depth_stride.known == 1:
+                    words = self.products.load_along(e, factor.buffer, start + element, left, lanes)
+                else:
+                    words = self.products.load_spread(
+                        e, factor.buffer, start + element * factor.depth_stride, factor.depth_stride, left, lanes
+                    )
+                e.store_vector(words, self.packed_rows, loop.index + at)
 
     def prepare_columns(self, group: Ix) -> None:
         """Packs the panels of a group where they are not packed, and are not read where they are."""
@@ -223,18 +255,18 @@ class MatmulBuilder:
             column = group * plan.tile.columns + p * plan.panel
             at = self.steps * (p * plan.panel)
             if factor.outer_stride.known == 1:
-                start = factor.at(self.batch, column, self.depth_start)
+                start = factor.at(self.batch, column, self.element_start)
                 pack_along(
                     e, self.products, factor.buffer, start, factor.depth_stride, columns - column, plan.panel,
-                    self.steps, self.packed_columns, at, plan.panel,
+                    self.elements, self.packed_columns, at, plan.panel,
                 )  # fmt: skip
                 continue
 
             def row_at(r: int, column: Ix = column) -> Ix:
-                return factor.at(self.batch, (column + r).min(columns - 1), self.depth_start)
+                return factor.at(self.batch, (column + r).min(columns - 1), self.element_start)
 
             pack_across(
-                e, self.products, factor.buffer, row_at, plan.panel, self.steps, self.packed_columns, at, plan.panel
+                e, self.products, factor.buffer, row_at, plan.panel, self.elements, self.packed_columns, at, plan.panel
             )
 
     def tile(self, tile: RegisterTile, row: Ix, group: Ix) -> None:
@@ -269,6 +301,8 @@ class MatmulBuilder:
             def scalar(r: int) -> SSAValue:
                 if not self.rows_in_place:
                     return products.load(e, self.packed_rows, k * tile.rows + rows_at + r)
+                if self.rows_converted:
+                    return products.load(e, self.packed_rows, k + self.steps * r)
                 factor = problem.row_factor
                 at = k * factor.depth_stride + factor.at(self.batch, row + r, self.depth_start)
                 return products.load(e, factor.buffer, at)
@@ -278,11 +312,17 @@ class MatmulBuilder:
                 e.prefetch(buffer, k * share[1] + share[0])
             for v in range(tile.vectors):
                 at = k * pitch + starts[v // per_panel] + v % per_panel * tile.lanes
-                if ahead and self.columns_in_place:
-                    e.prefetch(buffer, at + pitch * AHEAD)
-                elif ahead and problem.column_factor.panel is not None:
+                if self.columns_in_place:
+                    stride = problem.column_factor.depth_stride
+                    for n in range(products.per_step if ahead else 0):
+                        e.prefetch(buffer, at + stride * (AHEAD + n))
+                    left = self.elements - k * products.per_step
+                    mask = masks[v] if masks else None
+                    vectors.append(products.load_across(e, buffer, at, stride, left, tile.lanes, mask))
+                    continue
+                if ahead and problem.column_factor.panel is not None:
                     e.prefetch(buffer, at + ahead * self.plan.panel)
-                vectors.append(products.load_vector(e, buffer, at, tile.lanes, masks[v] if masks else None))
+                vectors.append(products.load_vector(e, buffer, at, tile.lanes))
             return vectors, scalar
 
         return tile.accumulate(e, products, [self.steps], factors)
@@ -323,8 +363,8 @@ class MatmulBuilder:
             starts = [self.steps * (p * plan.panel) for p in range(plan.panels)]
             return self.packed_columns, starts, e.ix(plan.panel), []
         column = group * plan.tile.columns
-        start = factor.at(self.batch, column, self.depth_start)
-        return factor.buffer, [start], factor.depth_stride, self.column_masks(column)
+        start = factor.at(self.batch, column, self.element_start)
+        return factor.buffer, [start], factor.depth_stride * self.products.per_step, self.column_masks(column)
 
     def column_masks(self, column: Ix) -> list[SSAValue]:
         """For each vector of the group which columns there are; none where all vectors are whole."""

@@ -39,6 +39,15 @@ def text(op: kernel.TemplateOp, name: str, default: str) -> str:
     return value.data if isinstance(value, StringAttr) else default
 
 
+CONFIG = "precision"
+"""In a config: the precision mode that the template multiplies in."""
+
+
+def in_bf16(op: kernel.TemplateOp) -> bool:
+    """Whether a template of f32 multiplies bf16."""
+    return text(op, CONFIG, "") == "bf16"
+
+
 def dims_list(op: kernel.TemplateOp, name: str) -> tuple[Dim, ...]:
     """A list of sizes: `#dims.shape<"...">`, `array<i64: ...>` or an array of integers; absent is empty."""
     value = op.config.data.get(name)

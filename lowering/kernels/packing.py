@@ -19,6 +19,28 @@ def pack_columns(matrix: NDArray[Any], panel: int) -> NDArray[Any]:
     return np.ascontiguousarray(padded.reshape(depth, panels, panel).transpose(1, 0, 2)).reshape(-1)
 
 
+def rounded_to_bf16(values: NDArray[Any]) -> NDArray[np.uint16]:
+    """f32 as the bits of bf16: to nearest even, denormals as zeros of their sign, NaN quiet."""
+    bits = np.ascontiguousarray(values, np.float32).view(np.uint32)
+    upper = bits >> 16
+    rounded = (bits + (np.uint32(0x7FFF) + (upper & 1))) >> 16
+    found = np.where(bits & 0x7F800000 == 0, upper & 0x8000, rounded)
+    return np.where(bits & 0x7FFFFFFF > 0x7F800000, upper | 0x40, found).astype(np.uint16)
+
+
+def as_pairs(matrix: NDArray[Any]) -> NDArray[np.int32]:
+    """f32 [K, N] -> [ceil(K / 2), N]: words of two steps of the depth as bf16, the even one in the lower half."""
+    depth, columns = matrix.shape
+    halves = np.zeros((-(-depth // 2), 2, columns), np.uint16)
+    halves.reshape(-1, columns)[:depth] = rounded_to_bf16(matrix)
+    return np.ascontiguousarray(halves.swapaxes(1, 2)).view(np.int32)[..., 0]
+
+
+def pack_pair_columns(matrix: NDArray[Any], panel: int) -> NDArray[Any]:
+    """f32 [K, N] as products in bf16 read it: `as_pairs` in panels of columns."""
+    return pack_columns(as_pairs(matrix), panel)
+
+
 def pack_strassen(matrix: NDArray[Any], block: int, panel: int) -> NDArray[Any]:
     """[K, N] -> flat [K / block, N / (2 * panel), 4, block / 2, panel]: see `strassen` for the four sums; then [N].
 

@@ -86,8 +86,9 @@ def pack_across(
 ) -> None:
     """panel[at + k * pitch + r] = source[row_at(r) + k]: the depth is contiguous in memory, so registers transpose.
 
-    What is stored of row r is change(r, what is loaded), lane by lane.  Writes up to `slack` elements more: panels that
-    touch are to be packed in ascending order.  With a pitch of whole vectors and room for whole chunks of `lanes` steps
+    `depth` counts elements; where several are multiplied in one step, k stands for so many.  What is stored of row r is
+    change(r, what is loaded), lane by lane.  Writes up to `slack` elements more: panels that touch are to be packed in
+    ascending order.  With a pitch of whole vectors and room for whole chunks of `lanes` steps
     nothing else is touched, so that threads can share the work.
     """
     lanes = e.target.lanes(products.bytes)
@@ -113,14 +114,15 @@ def _pack_groups(
     change: Change | None,
 ) -> None:
     lanes = e.target.lanes(products.bytes)
-    zero = e.constant(0, products.sums, lanes)
+    zero = e.constant(0, products.packed, lanes)
     starts = [[row_at(r) for r in group] for group in groups]
-    with e.loop(0, depth, lanes) as chunk:
+    with e.loop(0, depth.ceildiv(products.per_step), lanes) as chunk:
         k = chunk.index
-        inside = e.mask(depth - k, lanes)
+        element = k * products.per_step
+        left = depth - element
         squares: list[list[SSAValue]] = []
         for group, places in zip(groups, starts):
-            square = [products.load_vector(e, source, k + start, lanes, inside) for start in places]
+            square = [products.load_along(e, source, element + start, left, lanes) for start in places]
             if change is not None:
                 square = [change(r, value) for r, value in zip(group, square)]
             squares.append(transpose(e, square + [zero] * (lanes - len(square))))
@@ -145,13 +147,16 @@ def pack_along(
 ) -> None:
     """panel[at + k * pitch + r] = source[source_at + k * source_pitch + r] for r < valid, 0 for the other r < rows.
 
-    Writes up to `slack` elements more, as `pack_across`.
+    `depth` counts elements, k steps.  Writes up to `slack` elements more, as `pack_across`.
     """
     lanes = e.target.lanes(products.bytes)
     masks = [e.mask(valid - first, lanes) for first in range(0, rows, lanes)]
-    with e.loop(0, depth) as step:
+    with e.loop(0, depth.ceildiv(products.per_step)) as step:
         k = step.index
+        element = k * products.per_step
         for v, mask in enumerate(masks):
-            e.prefetch(source, (k + AHEAD) * source_pitch + source_at + v * lanes)
-            vector = products.load_vector(e, source, k * source_pitch + source_at + v * lanes, lanes, mask)
+            for n in range(products.per_step):
+                e.prefetch(source, (element + (AHEAD + n)) * source_pitch + source_at + v * lanes)
+            place = element * source_pitch + source_at + v * lanes
+            vector = products.load_across(e, source, place, source_pitch, depth - element, lanes, mask)
             e.store_vector(vector, panel, k * pitch + at + v * lanes)

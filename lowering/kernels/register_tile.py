@@ -29,7 +29,18 @@ class Products:
         return F32 if isinstance(self.element, Float16Type | BFloat16Type) else self.element
 
     @property
+    def packed(self) -> Attribute:
+        """The type of factors that are packed."""
+        return self.sums
+
+    @property
+    def per_step(self) -> int:
+        """Elements of the depth in a packed factor, which are multiplied in one step."""
+        return 1
+
+    @property
     def bytes(self) -> int:
+        """Of a packed factor, and of a sum."""
         return byte_width(self.sums)
 
     @property
@@ -54,6 +65,20 @@ class Products:
     ) -> SSAValue:
         """Neighbouring factors; 0 outside of the mask."""
         return self.widen(e, e.load_vector(buffer, at, lanes, mask))
+
+    def load_along(self, e: Emitter, buffer: SSAValue, at: Ix, left: Ix, lanes: int) -> SSAValue:
+        """The factors of `lanes` steps, packed, of a depth that is contiguous: from `at` on, of `left` elements."""
+        return self.load_vector(e, buffer, at, lanes, e.mask(left, lanes))
+
+    def load_spread(self, e: Emitter, buffer: SSAValue, at: Ix, stride: Ix, left: Ix, lanes: int) -> SSAValue:
+        """As `load_along`, of a depth whose elements are `stride` apart."""
+        return self.widen(e, e.gather(buffer, e.ramp(at, stride, lanes), e.mask(left, lanes)))
+
+    def load_across(
+        self, e: Emitter, buffer: SSAValue, at: Ix, pitch: Ix, left: Ix, lanes: int, mask: SSAValue | None
+    ) -> SSAValue:
+        """Neighbouring factors of one step, packed: elements of the depth are `pitch` apart, `left` of them there."""
+        return self.load_vector(e, buffer, at, lanes, mask)
 
     def narrow(self, e: Emitter, value: SSAValue, element: Attribute) -> SSAValue:
         """A sum as an element of that type."""

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 from xdsl.dialects import func
-from xdsl.dialects.builtin import ArrayAttr, TensorType
+from xdsl.dialects.builtin import ArrayAttr, StringAttr, TensorType
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 
 from ...dialects import dims, onnx
@@ -19,6 +19,7 @@ from ...dialects.kernel import operators_of
 from ...semantics.known import constant_value
 from ..choices import SCHEDULE
 from ..fast_math import FAST_MATH, use_fast_math
+from ..precision import PRECISION, use_precision
 from .arithmetic import ARITHMETIC
 from .casts import CASTS
 from .custom import CUSTOM, attach_bodies
@@ -177,6 +178,9 @@ def _build(kernel: func.FuncOp, reader: Reader, extra: Sequence[Node]) -> func.F
     if FAST_MATH in kernel.attributes:
         result.attributes[FAST_MATH] = kernel.attributes[FAST_MATH]
         use_fast_math(result.body.block)
+    if isinstance(mode := kernel.attributes.get(PRECISION), StringAttr):
+        result.attributes[PRECISION] = mode
+        use_precision(result.body.block, mode.data)
     return result
 
 
