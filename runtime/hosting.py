@@ -47,7 +47,7 @@ class Hosted:
             if value["dtype"] in OBJECT_TYPES:
                 words[at] = context.keep(result)
             else:
-                _deliver(context, self._host["name"], value, result, words, at)
+                self._deliver(context, value, result, words, at)
             at += 1 + rank
 
     def _evaluated(self, operands: Sequence[object]) -> object:
@@ -72,6 +72,32 @@ class Hosted:
         if not isinstance(result, (list, tuple)) or len(results) != count:
             raise CompilerBug(f"bug: host operator {self._host['name']} gave no {count} results")
         return results
+
+    def _deliver(self, context: Context, value: HostValue, result: object, words: Any, at: int) -> None:
+        """Copies a result to where native code wants it, or keeps it until the call ends and says where it is."""
+        name = self._host["name"]
+        dtype, rank = dtype_of(value["dtype"]), value["rank"]
+        array: Array = np.asarray(cast("Any", result))
+        if array.dtype != dtype or len(array.shape) != rank:
+            raise CompilerBug(
+                f"bug: host operator {name} gave {array.dtype.name} of rank {len(array.shape)}, expected"
+                f" {value['dtype']} of rank {rank}"
+            )
+        dims = tuple(words[at + 1 : at + 1 + rank])
+        if words[at] == 0:
+            kept = np.array(array, order="C", copy=True)
+            context.made.append(kept)
+            words[at] = address_of(kept)
+            for axis, size in enumerate(kept.shape):
+                words[at + 1 + axis] = size
+        elif array.shape != dims:
+            if self._host.get("given"):
+                where = f"\n  --> node {self._node}" if self._node else ""
+                raise InputError(f"operator {name} gave the sizes {array.shape}, its shape rule says {dims}{where}")
+            raise CompilerBug(f"bug: host operator {name} gave the sizes {array.shape}, expected {dims}")
+        elif array.nbytes:
+            source = np.asarray(array, order="C")
+            ctypes.memmove(words[at], address_of(source), source.nbytes)
 
 
 SHOWN_ELEMENTS = 8
@@ -101,26 +127,3 @@ def _operand(context: Context, value: HostValue, word: int, dims: list[int]) -> 
         return np.empty(dims, dtype)
     memory = (ctypes.c_uint8 * size).from_address(word)
     return np.ctypeslib.as_array(memory).view(dtype).reshape(dims)
-
-
-def _deliver(context: Context, name: str, value: HostValue, result: object, words: Any, at: int) -> None:
-    """Copies a result to where native code wants it, or keeps it until the call ends and says where it is."""
-    dtype, rank = dtype_of(value["dtype"]), value["rank"]
-    array: Array = np.asarray(cast("Any", result))
-    if array.dtype != dtype or len(array.shape) != rank:
-        raise CompilerBug(
-            f"bug: host operator {name} gave {array.dtype.name} of rank {len(array.shape)}, expected {value['dtype']}"
-            f" of rank {rank}"
-        )
-    dims = tuple(words[at + 1 : at + 1 + rank])
-    if words[at] == 0:
-        kept = np.array(array, order="C", copy=True)
-        context.made.append(kept)
-        words[at] = address_of(kept)
-        for axis, size in enumerate(kept.shape):
-            words[at + 1 + axis] = size
-    elif array.shape != dims:
-        raise CompilerBug(f"bug: host operator {name} gave the sizes {array.shape}, expected {dims}")
-    elif array.nbytes:
-        source = np.asarray(array, order="C")
-        ctypes.memmove(words[at], address_of(source), source.nbytes)

@@ -61,6 +61,8 @@ class Host(TypedDict):
     outputs: list[HostValue]
     payload: NotRequired[Any]
     """What the one who supplies the function needs to find it again (operator, attributes)."""
+    given: NotRequired[bool]
+    """Whether the function is the user's, and so what it gives otherwise than announced."""
 
 
 class Question(TypedDict):

@@ -234,6 +234,7 @@ def host_functions(entry: Entry, weights: WeightStore, operators: Operators) -> 
         domain, name, attributes = operator_and_attributes(op, weights)
         if (domain, name) in operators:
             function = with_types_checked(function, op)
+            host["given"] = True
         elif is_json(attributes):
             places = result_places(op)
             host["payload"] = {"domain": domain, "operator": name, "attributes": attributes, "results": places}

@@ -351,8 +351,8 @@ def rms_normalization(o: Operands) -> list[Node]:
     x = _stashed(o)
     axes = list(range(axis_of(o.attr("axis"), len(x.dims)), len(x.dims)))
     inverse = inverse_deviation(mean_of(square(x), axes), o.attr("epsilon"))
-    normal = converted(binary(Scalars.mul, x, inverse), o.element())
-    return [scaled(normal, o[1], None, o.element())]
+    normal = converted(binary(Scalars.mul, x, inverse), o[0].element)
+    return [scaled(converted(normal, o.element()), o[1], None, o.element())]
 
 
 def per_channel(parameter: Node, rank: int) -> Node:

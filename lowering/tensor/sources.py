@@ -13,7 +13,7 @@ from ...dialects.dims.expression import ONE, ZERO, dim_max
 from ...dialects.onnx import ELEMENT_TYPES
 from .body import Body
 from .casts import convert, converted
-from .element_kinds import BOOL, F64, I64, element_of
+from .element_kinds import BOOL, F32, F64, I64, element_of
 from .graph import Computed, Literal, Node, Sizes, Use
 from .index_space import Index, product
 from .movement import expanded
@@ -70,7 +70,10 @@ def size(o: Operands) -> list[Node]:
 
 
 def cosine_window(*coefficients: float) -> Rule:
-    """sum of coefficients[k] * cos(2 pi k n / N), N one less than the size for a symmetric window; in f64."""
+    """sum of coefficients[k] * cos(2 pi k n / N), N one less than the size for a symmetric window; in f64.
+
+    Integers are cut off from what it is in f32, where the middle is 1.
+    """
 
     def rule(o: Operands) -> list[Node]:
         [size] = o.dims()
@@ -87,7 +90,8 @@ def cosine_window(*coefficients: float) -> Rule:
                 total = s.add(total, s.mul(s.constant(coefficient, t), wave, t), t)
             return total
 
-        return [converted(Computed(o.dims(), t, ((count, Use.MANY),), formula, cost=20), o.element())]
+        window = Computed(o.dims(), t, ((count, Use.MANY),), formula, cost=20)
+        return [converted(window if o.element().is_float else converted(window, F32), o.element())]
 
     return rule
 

@@ -248,9 +248,8 @@ def _fixpoint(inference: Inference, c: Context, carried: _Carried, iteration: Di
         if iteration is not None:
             inner.facts.assume(f"0 <= {iteration}")
             count = c.ints(0) if c.has(0) else None
-            below = f"{iteration + 1} <= {count[0]}" if count and not count[0].is_const else None
-            if below and inner.facts.prove(below).answer is not False:  # an iteration that runs is below the count
-                inner.facts.assume(below)
+            if count and not count[0].is_const:
+                inner.facts = _with_fact(inner.facts, f"{iteration + 1} <= {count[0]}")
         run(inference, block, inner)
         changed = False
         for arg, value in zip(states, carried.given()):
@@ -265,6 +264,16 @@ def _fixpoint(inference: Inference, c: Context, carried: _Carried, iteration: Di
             if not known:
                 return inner
     raise ShapeError("the types of its states do not settle")
+
+
+def _with_fact(facts: Facts, below: str) -> Facts:
+    """That an iteration which runs is below the count; the facts as they are where they say that none runs."""
+    found = facts.copy()
+    try:
+        found.assume(below)
+    except Contradiction:
+        return facts
+    return found
 
 
 def _start_with_nothing(inference: Inference, c: Context, carried: _Carried) -> None:

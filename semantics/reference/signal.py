@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from .casting import convert
-from .dtypes import Array, axis_of, double, dtype_of, integer_of, narrow, single
+from .dtypes import Array, axis_of, double, dtype_of, integer_of, is_float, narrow, single
 from .mathematics import Function
 
 
@@ -78,7 +78,8 @@ def _cosine_window(coefficients: Sequence[float]) -> Function:
         count = _number(size)
         angle = 2 * np.pi * np.arange(count) / max(count if periodic else count - 1, 1)
         values = sum((c * np.cos(k * angle) for k, c in enumerate(coefficients)), np.zeros(count))
-        return convert(np.asarray(values), dtype_of(output_datatype))
+        dtype = dtype_of(output_datatype)
+        return convert(values if is_float(dtype) else values.astype(np.float32), dtype)
 
     return apply
 

@@ -9,7 +9,8 @@ from xdsl.ir import Attribute
 
 from ...dialects import onnx
 from ...dialects.dims.expression import ONE, Dim
-from ...dialects.onnx.types import ELEMENT_TYPES
+from ...dialects.onnx.types import ELEMENT_TYPES, numpy_dtype
+from ..reference.casting import bit_width
 from .context import Context, Rules, ShapeError, Types
 
 BOOL = IntegerType(1)
@@ -77,6 +78,9 @@ def cast(c: Context) -> Types:
 
 
 def bit_cast(c: Context) -> Types:
+    source, to = numpy_dtype(c.element(0)), numpy_dtype(element_of_code(c.attr("to")))
+    if bit_width(source) != bit_width(to):
+        raise ShapeError(f"{source} has {bit_width(source)} bits, and {to} {bit_width(to)}")
     return [c.tensor(element_of_code(c.attr("to")), c.dims(0))]
 
 

@@ -156,3 +156,41 @@ def test_an_index_modulo_a_size_that_is_a_difference(size: int) -> None:
     }"""
     found = sx.compile(model(graph))(np.zeros((4, size), np.float32))["y"]
     assert_array_equal(found, np.tile(np.arange(1, 5 - size, dtype=np.float32), (8, 3)))
+
+
+def test_a_loop_that_a_later_size_keeps_from_running() -> None:
+    """The product demands the state's first size, so no trip is left: the body is inferred all the same."""
+    program = sx.compile(
+        model("""g (int64 n, float[4] x, float[4, 2] w) => (float[A] y) {
+            s = Loop (n, , x) <body = b (int64 i, bool c, float[P] v) => (bool d, float[Q] u) {
+                u = Concat <axis = 0> (v, x)
+                d = Identity (c)
+            }>
+            y = MatMul (s, w)
+        }""")
+    )
+    x, w = np.arange(4, dtype=np.float32), np.ones((4, 2), np.float32)
+    assert_array_equal(program(np.array(0), x, w)["y"], x @ w)
+    with pytest.raises(sx.InputError, match="inner sizes of MatMul"):
+        program(np.array(1), x, w)
+
+
+def test_windows_of_integers_have_their_middle() -> None:
+    """As f32 it is 1; the sum of its terms in f64 is less."""
+    graph = "g (int64 n) => (int8[N] y) { y = BlackmanWindow <output_datatype = 3> (n) }"
+    assert sx.compile(model(graph))(np.array(10))["y"].tolist() == [0, 0, 0, 0, 0, 1, 0, 0, 0, 0]
+
+
+def test_an_rms_of_halves_by_a_scale_of_floats_is_rounded_before() -> None:
+    graph = "g (float16[2, 8] x, float[8] s) => (float[2, 8] y) { y = RMSNormalization (x, s) }"
+    random = np.random.default_rng(0)
+    x, s = random.standard_normal((2, 8)).astype(np.float16), random.standard_normal(8).astype(np.float32)
+    wide = x.astype(np.float64)
+    normal = (wide / np.sqrt((wide**2).mean(-1, keepdims=True) + 1e-5)).astype(np.float16)
+    np.testing.assert_allclose(sx.compile(model(graph))(x, s)["y"], normal * s, rtol=2e-7)
+
+
+def test_bits_of_another_number() -> None:
+    graph = "g (float16[N] x) => (int32[N] y) { y = BitCast <to = 6> (x) }"
+    with pytest.raises(sx.ModelError, match=r"BitCast.*float16 has 16 bits, and int32 32"):
+        sx.compile(model(graph, 26))

@@ -130,6 +130,13 @@ def test_mistakes_are_named(model: Make) -> None:
         sx.compile(made, ops=[wide])(x)
 
     @sx.op("com.example::Foo")
+    def short(x: Any) -> Any:
+        return x[1:]
+
+    with pytest.raises(sx.InputError, match=r"(?s)Foo gave the sizes \(2,\), its shape rule says \(3,\).*node"):
+        sx.compile(made, ops=[short])(x)
+
+    @sx.op("com.example::Foo")
     def fails(x: Any) -> Any:
         raise RuntimeError("on purpose")
 
