@@ -98,6 +98,8 @@ def kind_of(op: Operation) -> Kind:
     """The kind of an op; what the table does not list is OTHER."""
     if isinstance(op, onnx.CustomOp):
         return Kind(op.kind.data) if op.kind is not None else Kind.OTHER
+    if isinstance(op, onnx.RoiAlignOp) and onnx.attr(op, "sampling_ratio") <= 0:
+        return Kind.TEMPLATE  # the regions decide how many samples there are
     return KIND.get(type(op), Kind.OTHER)
 
 

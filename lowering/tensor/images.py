@@ -26,7 +26,7 @@ from .movement import reshaped
 from .operators import Operands, Rule, quotient, reduced, size_value
 from .resize import tap_weight, to_result
 from .scalars import Scalars
-from .templates import channel_bias, matrix_product
+from .templates import channel_bias, matrix_product, template
 
 
 @dataclass(frozen=True)
@@ -316,8 +316,8 @@ def roi_align(o: Operands) -> list[Node]:
     """Means (or maxima of the weighted corners) of bilinear samples in the bins of each region."""
     x, rois, batches = o[0], o[1], o[2]
     ratio, t = o.attr("sampling_ratio"), x.element.compute
-    if ratio <= 0:
-        raise o.refuse("sampling_ratio 0: the number of samples depends on the regions")
+    if ratio <= 0:  # the regions decide how many samples there are
+        return [n for n in template(o) if n is not None]
     rows = _samples(o, rois, 1, o.attr("output_height"), ratio, x.dims[2], t)
     columns = _samples(o, rois, 0, o.attr("output_width"), ratio, x.dims[3], t)
     regions, channels, height, width = o.dims()

@@ -9,7 +9,7 @@ from itertools import product
 import numpy as np
 
 from .casting import convert
-from .dtypes import Array, axes_of, by_parts, double, integers, is_float, narrow
+from .dtypes import Array, axes_of, by_parts, double, integers, is_float, narrow, single
 from .mathematics import Function
 
 
@@ -294,7 +294,7 @@ def roi_align(
     sampling_ratio: int = 0,
     spatial_scale: float = 1.0,
 ) -> Array:
-    """Means of bilinear samples in the bins of each region; [regions, C, height, width].
+    """Means of bilinear samples in the bins of each region; [regions, C, height, width].  Of no samples it is 0.
 
     Mode "max" is the greatest of the samples' corner pixels times their weights, as the standard's tests and
     onnxruntime have it (not of the interpolated samples).
@@ -303,13 +303,17 @@ def roi_align(
         raise ValueError(f"RoiAlign has no mode {mode!r}")
     half_pixel = coordinate_transformation_mode == "half_pixel"
     result = np.zeros((len(rois), x.shape[1], output_height, output_width))
-    for r, (roi, batch) in enumerate(zip(double(rois), integers(batch_indices), strict=True)):
-        left, top, right, bottom = roi * spatial_scale - (0.5 if half_pixel else 0.0)
+    places = single(rois)  # how many samples there are is decided in their own type
+    places = places * places.dtype.type(spatial_scale) - places.dtype.type(0.5 if half_pixel else 0.0)
+    for r, (roi, batch) in enumerate(zip(places, integers(batch_indices), strict=True)):
+        left, top, right, bottom = roi
         width, height = right - left, bottom - top
         if not half_pixel:
-            width, height = max(width, 1.0), max(height, 1.0)
+            width, height = (max(size, places.dtype.type(1)) for size in (width, height))
         ys, rows = _samples(top, height, output_height, sampling_ratio)
         xs, columns = _samples(left, width, output_width, sampling_ratio)
+        if not rows * columns:
+            continue
         corners = _weighted_corners(double(x[batch]), ys, xs)
         samples = np.sum(corners, axis=0) if mode == "avg" else np.max(corners, axis=0)
         bins = samples.reshape(x.shape[1], output_height, rows, output_width, columns)
@@ -317,11 +321,12 @@ def roi_align(
     return narrow(result, x.dtype)
 
 
-def _samples(start: float, length: float, bins: int, sampling_ratio: int) -> tuple[Array, int]:
+def _samples(start: np.floating, length: np.floating, bins: int, sampling_ratio: int) -> tuple[Array, int]:
     """Sampling places along one axis, and how many there are in a bin."""
-    count = sampling_ratio if sampling_ratio > 0 else max(int(np.ceil(length / bins)), 1)
-    number, size = np.arange(bins * count), length / bins
-    return start + number // count * size + (number % count + 0.5) * size / count, count
+    count = sampling_ratio if sampling_ratio > 0 else max(int(np.ceil(length / length.dtype.type(bins))), 0)
+    number, size = np.arange(bins * count), float(length) / bins
+    whole = max(count, 1)
+    return start + number // whole * size + (number % whole + 0.5) * size / whole, count
 
 
 def _weighted_corners(image: Array, ys: Array, xs: Array) -> Array:
