@@ -8,7 +8,7 @@ from typing import NamedTuple, cast
 
 import numpy as np
 from xdsl.dialects.builtin import f32, i64
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import Attribute, Operation, SSAValue
 
 from ...dialects import dims, onnx
 from ...dialects.dims import Dim, as_dim, dims_of, tensor_type
@@ -19,7 +19,7 @@ from ..constants import attributes_of
 from ..driver import PatternRewriter
 from .masks import Masked, is_causal_bias, masked, triangle
 from .movement import permutation
-from .rule import FLOATS, Rule, constant, element_of, is_float, only_producer, producer, scalar_of
+from .rule import FLOATS, Rule, axes_constant, constant, element_of, is_float, only_producer, producer, scalar_of
 from .views import VIEW_OPS, viewed
 
 
@@ -49,15 +49,17 @@ def scaled(value: SSAValue) -> Scaled:
 
 
 class Scores(NamedTuple):
-    """What the softmax is taken of: scale * q k^T + mask, or with some of them masked; k^T being given.
+    """What the softmax is taken of: scale * q k^T + masks, or with some of them masked; k^T being given.
 
-    With a `cap` c the products are c * tanh(scale * q k^T / c).
+    With a `cap` c the products are c * tanh(scale * q k^T / c).  `value` has the shape that masks are broadcast to:
+    [batch, heads, rows, keys] also where the products have batch and heads in one axis.
     """
 
+    value: SSAValue
     query: SSAValue
     keys: SSAValue
     scale: float
-    mask: SSAValue | None
+    masks: tuple[SSAValue, ...]
     masked: Masked | None
     cap: float
 
@@ -78,29 +80,55 @@ def products_of(value: SSAValue) -> Products | None:
         inner, cap = tanh.operands[0], scale
         inner, scale = scaled(inner)
         scale *= cap
+    view = only_producer(inner, *VIEW_OPS)
+    if view is not None and joins_heads(view.results[0], view.operands[0]):
+        inner, factor = scaled(view.operands[0])
+        scale *= factor
     product = only_producer(inner, onnx.MatMulOp)
     return Products(product, scale, cap) if product is not None and cap >= 0 else None
 
 
+def joins_heads(apart: SSAValue, joined: SSAValue) -> bool:
+    """Whether [batch, heads, rows, size] and [batch * heads, rows, size] are shapes of the same elements."""
+    four, three = dims_of(apart), dims_of(joined)
+    return len(four) == 4 and tuple(three) == (four[0] * four[1], *four[2:])
+
+
+def with_heads(value: SSAValue) -> SSAValue:
+    """x [batch, heads, rows, keys] of a view of it as [batch * heads, rows, keys] that nothing else reads."""
+    view = only_producer(value, *VIEW_OPS)
+    return view.operands[0] if view is not None and joins_heads(view.operands[0], value) else value
+
+
+MOST_MASKS = 3
+
+
+def without_masks(value: SSAValue, most: int = MOST_MASKS) -> tuple[Products, tuple[SSAValue, ...]] | None:
+    """Products, and what is added to them; None where a value is no such sum."""
+    products = products_of(value)
+    if products is not None:
+        return products, ()
+    added = only_producer(value, onnx.AddOp) if most else None
+    if added is None:
+        return None
+    for inner, other in (added.operands[:2], added.operands[1::-1]):
+        found = without_masks(inner, most - 1) if inner.type == value.type else None
+        if found is not None:
+            return found[0], (*found[1], other)
+    return None
+
+
 def scores_of(value: SSAValue) -> Scores | None:
     """A softmax's operand as scores; None where it is no product."""
-    mask: SSAValue | None = None
+    value = with_heads(value)
     hidden = masked(value)
-    if hidden is not None:
-        value = hidden.scores
-    added = only_producer(value, onnx.AddOp)
-    if added is not None:
-        for inner, other in (added.operands[:2], added.operands[1::-1]):
-            if products_of(inner) is not None and inner.type == value.type:
-                value, mask = inner, other
-                break
-        else:
-            return None
-    products = products_of(value)
-    if products is None:
+    found = without_masks(value if hidden is None else hidden.scores)
+    if found is None:
         return None
+    products, masks = found
     query, keys = map(scaled, products.matmul.operands)
-    return Scores(query.value, keys.value, products.scale * query.scale * keys.scale, mask, hidden, products.cap)
+    scale = products.scale * query.scale * keys.scale
+    return Scores(value, query.value, keys.value, scale, masks, hidden, products.cap)
 
 
 class Softmaxed(NamedTuple):
@@ -112,6 +140,7 @@ class Softmaxed(NamedTuple):
 
 def softmaxed(weights: SSAValue) -> Softmaxed | None:
     """The softmax along the last axis that gives the weights, perhaps with 0 for NaN, perhaps in f32 for halves."""
+    weights = with_heads(weights)
     chosen = only_producer(weights, onnx.WhereOp)
     if chosen is not None:
         condition, zero, inner = chosen.operands
@@ -140,11 +169,13 @@ def softmaxed(weights: SSAValue) -> Softmaxed | None:
 class RecognizeAttention(Rule):
     """MatMul(Softmax(s * MatMul(q, Transpose(k)) + mask), v)  ->  Attention(q, k, v, mask) {scale = s}
 
-    Of four axes [batch, heads, rows, size], or of three without heads; k^T may be given as such. The scale may stand at
-    the scores, at q, at k, or at both. Where(condition, scores, -inf) is a mask, too, and one that keeps what is on and
-    below the diagonal of a square is `is_causal`; c * tanh(scores / c) is a `softcap`. A row that may attend to no key
-    is 0 afterwards, not NaN. Declines when something else reads the scores or the weights, where heads or batch
-    broadcast, for a scale that is not positive, and where the mask does not broadcast to the scores.
+    Of four axes [batch, heads, rows, size], or of three without heads, or of [batch * heads, rows, size] where masks are
+    added to, or the softmax is taken of, [batch, heads, rows, keys]; k^T may be given as such. The scale may stand at
+    the scores, at q, at k, or at both. Several masks are one, their sum. Where(condition, scores, -inf) is a mask, too,
+    and one that keeps what is on and below the diagonal of a square is `is_causal`; c * tanh(scores / c) is a
+    `softcap`. A row that may attend to no key is 0 afterwards, not NaN. Declines when something else reads the scores
+    or the weights, where heads or batch broadcast, for a scale that is not positive, and where the mask does not
+    broadcast to the scores.
     """
 
     weights: WeightStore
@@ -162,10 +193,14 @@ class RecognizeAttention(Rule):
         if softmax is None or scores is None or scores.scale <= 0:
             return
         query, keys = scores.query, transposed(scores.keys)
-        if not fits(query, keys, values, softmax.scores):
+        if not fits(query, keys, values, weights):
             return
-        causal = self.is_causal(scores, dims_of(softmax.scores))
-        if not causal and not fits_mask(scores, softmax.scores):
+        shape = dims_of(scores.value)
+        heads = shape[:2] if len(shape) > rank else None
+        if heads is not None and self.for_file:
+            return  # the views would cost more than they save
+        causal = self.is_causal(scores, shape)
+        if not causal and not fits_masks(scores):
             return
         if not rewriter.may_make(onnx.AttentionOp) or (scores.cap and self.for_file):
             return  # versions of the operator differ in what comes first, the cap or the mask
@@ -176,15 +211,18 @@ class RecognizeAttention(Rule):
             attributes["is_causal"] = 1
         if softmax.widened:
             attributes["softmax_precision"] = onnx.ELEMENT_CODES[f32]
-        if rank == 3:
+        if len(shape) == 3:
             attributes |= {"q_num_heads": 1, "kv_num_heads": 1}
-        mask = None if causal else scores.mask
-        if scores.masked is not None and not causal:
-            mask = self.mask_of(scores.masked, query, rewriter)
-        if mask is not None and self.for_file:
-            mask = with_rows(mask, dims_of(query)[-2], rewriter)
-        operands = [query, keys.inserted(rewriter), values, mask]
-        rewriter.replace(op, onnx.AttentionOp.make(operands, attributes, [op.results[0].type]))
+        mask = None if causal else self.mask_of(scores, rewriter)
+        operands = [apart(x, heads, rewriter) for x in (query, keys.inserted(rewriter), values)]
+        y = op.results[0].type if heads is None else like(values, [*shape[:3], dims_of(values)[-1]])
+        attention = onnx.AttentionOp.make([*operands, mask], attributes, [y])
+        if heads is None:
+            rewriter.replace(op, attention)
+            return
+        view = viewed(rewriter.insert(attention).results[0], op.results[0].type, Facts(), rewriter, computed=True)
+        assert view is not None
+        rewriter.replace(op, view)
 
     def is_causal(self, scores: Scores, shape: Sequence[Dim]) -> bool:
         """Whether each query attends to the keys up to its own position, of as many keys as queries."""
@@ -192,21 +230,65 @@ class RecognizeAttention(Rule):
             return False
         if scores.masked is not None:
             kept = triangle(scores.masked.condition, self.weights)
-            return scores.mask is None and kept is not None and kept is not scores.masked.where
-        return scores.mask is not None and is_causal_bias(scores.mask, self.weights)
+            return not scores.masks and kept is not None and kept is not scores.masked.where
+        return len(scores.masks) == 1 and is_causal_bias(scores.masks[0], self.weights)
 
-    def mask_of(self, hidden: Masked, like: SSAValue, rewriter: PatternRewriter) -> SSAValue:
-        """The mask operand: what may be attended to, or 0 and the number that is put in place of a score."""
-        condition, element = hidden.condition, element_of(like)
-        if np.isinf(hidden.fill):
+    def mask_of(self, scores: Scores, rewriter: PatternRewriter) -> SSAValue | None:
+        """The mask operand: the sum of what is added, and of what may be attended to."""
+        mask: SSAValue | None = None
+        for part in scores.masks:
+            mask = part if mask is None else added(mask, part, rewriter)
+        if scores.masked is not None:
+            mask = self.hiding(scores.masked, mask, scores.query, rewriter)
+        if mask is None:
+            return None
+        rank = len(dims_of(scores.value))
+        if rank == 3 and len(dims_of(mask)) == 3:  # its first axis is the batch's, not that of heads
+            shape = dims_of(mask)
+            type_ = like(mask, [shape[0], 1, *shape[1:]])
+            mask = rewriter.insert(onnx.UnsqueezeOp.make([mask, axes_constant([1], rewriter)], {}, [type_])).results[0]
+        return with_rows(mask, dims_of(scores.value)[-2], rewriter) if self.for_file else mask
+
+    def hiding(self, hidden: Masked, mask: SSAValue | None, query: SSAValue, rewriter: PatternRewriter) -> SSAValue:
+        """A mask, or none, with the number that is put in place of a score where scores are hidden."""
+        condition, element = hidden.condition, element_of(query)
+        if mask is None and np.isinf(hidden.fill):
             if not hidden.where:
                 return condition
             return rewriter.insert(onnx.NotOp.make([condition], {}, [condition.type])).results[0]
-        numbers = [hidden.fill, 0.0] if hidden.where else [0.0, hidden.fill]
         dtype = onnx.numpy_dtype(element)
-        chosen = [constant(np.array(n, dtype), rewriter, self.weights) for n in numbers]
-        type_ = tensor_type(element, dims_of(condition))
-        return rewriter.insert(onnx.WhereOp.make([condition, *chosen], {}, [type_])).results[0]
+        low = constant(np.array(hidden.fill, dtype), rewriter, self.weights)
+        other = constant(np.array(0.0, dtype), rewriter, self.weights) if mask is None else mask
+        shape = broadcast_dims(dims_of(condition), dims_of(other))
+        operands = [condition, low, other] if hidden.where else [condition, other, low]
+        return rewriter.insert(onnx.WhereOp.make(operands, {}, [tensor_type(element, shape)])).results[0]
+
+
+def like(value: SSAValue, shape: Sequence[Dim | int]) -> Attribute:
+    """The type of a tensor with the elements of a value's type."""
+    return tensor_type(element_of(value), shape)
+
+
+def apart(value: SSAValue, heads: Sequence[Dim] | None, rewriter: PatternRewriter) -> SSAValue:
+    """[batch * heads, rows, size] as [batch, heads, rows, size]; the value itself where no heads are given."""
+    if heads is None:
+        return value
+    view = viewed(value, like(value, [*heads, *dims_of(value)[1:]]), Facts(), rewriter, computed=True)
+    assert view is not None
+    return rewriter.insert(view).results[0]
+
+
+def added(left: SSAValue, right: SSAValue, rewriter: PatternRewriter) -> SSAValue:
+    type_ = like(left, broadcast_dims(dims_of(left), dims_of(right)))
+    return rewriter.insert(onnx.AddOp.make([left, right], {}, [type_])).results[0]
+
+
+def broadcast_dims(left: Sequence[Dim], right: Sequence[Dim]) -> list[Dim]:
+    """The sizes that two shapes broadcast to, of which each axis is 1 or that of the scores."""
+    rank = max(len(left), len(right))
+    one = as_dim(1)
+    padded = ([one] * (rank - len(shape)) + list(shape) for shape in (left, right))
+    return [b if a is one else a for a, b in zip(*padded, strict=True)]
 
 
 class Turned(NamedTuple):
@@ -269,26 +351,32 @@ def fits(query: SSAValue, keys: Turned, values: SSAValue, scores: SSAValue) -> b
     return all(element_of(x) == element_of(query) for x in (keys.source, values))
 
 
-def fits_mask(scores: Scores, value: SSAValue) -> bool:
-    """Whether the mask can be an operand: one that is added, or one that scores are left out by."""
-    hidden, shape = scores.masked, dims_of(value)
-    if hidden is None:
-        mask = scores.mask
-        return mask is None or (element_of(mask) == element_of(scores.query) and fits_scores(mask, shape))
-    # what is added to a half must not round: only a wider sum with so low a number is that number
-    added = np.isinf(hidden.fill) or (element_of(scores.query) in FLOATS[2:] and element_of(value) in FLOATS[2:])
-    return scores.mask is None and bool(added) and fits_scores(hidden.condition, shape)
-
-
-def fits_scores(mask: SSAValue, scores: Sequence[Dim]) -> bool:
-    """Whether a mask broadcasts to the scores, whatever the sizes are."""
-    shape = dims_of(mask)
-    if not 2 <= len(shape) <= (4 if len(scores) == 4 else 2):
+def fits_masks(scores: Scores) -> bool:
+    """Whether what is added to the scores, and where they are left out, can be the mask operand."""
+    hidden, shape = scores.masked, dims_of(scores.value)
+    narrow = any(element_of(value) not in FLOATS[2:] for value in (scores.query, scores.value))
+    if hidden is not None and not np.isinf(hidden.fill) and narrow:
+        return False  # what is added to a half must not round: only a wider sum with so low a number is that number
+    if any(element_of(mask) != element_of(scores.query) for mask in scores.masks):
         return False
-    tail = scores[len(scores) - len(shape) :]
-    if shape[-1] is not tail[-1]:
-        return False  # a short last axis would be filled up with minus infinity
-    return all(m is n or m is as_dim(1) for m, n in zip(shape, tail, strict=True))
+    parts = [dims_of(part) for part in (*scores.masks, *(() if hidden is None else (hidden.condition,)))]
+    if not parts:
+        return True
+    full: list[Dim] = []
+    for part in parts:
+        if not fits_scores(part, shape):
+            return False
+        full = broadcast_dims(full, part)
+    # a short last axis would be filled up with minus infinity
+    return len(full) >= 2 and full[-1] is shape[-1]
+
+
+def fits_scores(mask: Sequence[Dim], scores: Sequence[Dim]) -> bool:
+    """Whether a mask broadcasts to the scores, whatever the sizes are."""
+    if len(mask) > len(scores):
+        return False
+    tail = scores[len(scores) - len(mask) :]
+    return all(m is n or m is as_dim(1) for m, n in zip(mask, tail, strict=True))
 
 
 class ShareHeads(Rule):

@@ -24,6 +24,13 @@ PAIRS = (
     "k = Concat<axis=-1>(nu, au) t = Reshape(k, w) p = Mul(x, c) q = Mul(t, s) y = Add(p, q) }"
 )
 
+HEADS_JOINED = (
+    "(float[B, 2, 5, 4] q4, float[B, 2, 6, 4] k4, float[B, 2, 6, 3] v4, float[B, 1, 5, 6] m) => (y) <float c = {0.5},"
+    "int64[3] sq = {-1, 5, 4}, int64[3] sk = {-1, 6, 4}, int64[3] sv = {-1, 6, 3}, int64[4] rest = {-1, 2, 5, 6},"
+    "int64[3] back = {-1, 5, 6}> { q = Reshape(q4, sq) k = Reshape(k4, sk) v = Reshape(v4, sv)"
+    "t = Transpose<perm=[0, 2, 1]>(k) s = MatMul(q, t)"
+)
+
 BLOCKS: Cases = {
     "SplitWithoutSequence": (
         [
@@ -222,8 +229,48 @@ MASKED = [
         f"{{ {SCORES} a = Add(d, m) w = Softmax<axis=-1>(a) y = MatMul(w, v) }}",
         "Attention",
     ),
+    # a bias of relative positions, and a mask
+    Fires(
+        QKV + ", float[1, 2, S, S] r, float[B, 1, 1, S] m) => (y) <float c = {0.5}>"
+        f"{{ {SCORES} a = Add(d, r) e = Add(m, a) w = Softmax<axis=-1>(e) y = MatMul(w, v) }}",
+        "Add Attention",
+        {"S": (1, 6)},
+    ),
+    Fires(
+        QKV + ", float[2, 1, 1] r, float[B, 1, S, S] m, float[S] n) => (y) <float c = {0.5}>"
+        f"{{ {SCORES} a = Add(d, r) e = Add(a, m) f = Add(e, n) w = Softmax<axis=-1>(f) y = MatMul(w, v) }}",
+        "Add Add Attention",
+        {"S": (1, 6)},
+    ),
+    # a bias, and keys that are left out
+    Fires(
+        QKV + f", float[1, 2, S, S] r, float[B, 1, 1, S] f) => (y) <{LOWEST}, float z = {{0}}>"
+        f"{{ {SCORES} m = Less(f, z) e = Add(d, r) a = Where(m, low, e) w = Softmax<axis=-1>(a) y = MatMul(w, v) }}",
+        "Less Where Attention",
+        {"S": (2, 6)},
+    ),
+    Fires(
+        "(float[N, S, 4] q, float[N, T, 4] k, float[N, T, 3] v, float[N, S, T] m) => (y)"
+        "{ t = Transpose<perm=[0, 2, 1]>(k) s = MatMul(q, t) a = Add(m, s) w = Softmax<axis=-1>(a) "
+        "y = MatMul(w, v) }",
+        "Unsqueeze Attention",
+        {"T": (1, 6)},
+    ),
+    # batch and heads in one axis, but where the mask is added
+    Fires(
+        HEADS_JOINED + "d = Mul(s, c) g = Reshape(d, rest) a = Add(g, m) e = Reshape(a, back)"
+        "w = Softmax<axis=-1>(e) y = MatMul(w, v) }",
+        "Reshape Reshape Reshape Reshape Reshape Reshape Attention Reshape",
+        {"B": (1, 4)},
+    ),
+    Fires(
+        HEADS_JOINED + "g = Reshape(s, rest) d = Mul(g, c) u = Add(d, m) w = Softmax<axis=-1>(u)"
+        "e = Reshape(w, back) y = MatMul(e, v) }",
+        "Reshape Reshape Reshape Reshape Reshape Reshape Attention Reshape",
+        {"B": (1, 4)},
+    ),
 ]
-"""Of RecognizeAttention: masks that are the causal one, and others by Where."""
+"""Of RecognizeAttention: masks that are the causal one, others by Where, several, and heads beside the batch."""
 
 UNMASKED = [
     # a cap below 0, which the operator does not have

@@ -206,9 +206,6 @@ RECOGNITION: Cases = {
             "{ t = Transpose<perm=[0, 1, 3, 2]>(k) s = MatMul(q, t) w = Softmax<axis=-1>(s) y = MatMul(w, v) }",
             "(float[B, 2, S, 4] q, float[B, 2, S, 4] k, float[B, 2, S, 3] v) => (y)"
             "{ t = Transpose<perm=[0, 1, 3, 2]>(k) s = MatMul(q, t) w = Softmax<axis=2>(s) y = MatMul(w, v) }",
-            "(float[N, S, 4] q, float[N, T, 4] k, float[N, T, 3] v, float[N, S, T] m) => (y)"
-            "{ t = Transpose<perm=[0, 2, 1]>(k) s = MatMul(q, t) a = Add(m, s) w = Softmax<axis=-1>(a) "
-            "y = MatMul(w, v) }",
             "(float[B, 2, S, 4] q, float[B, 2, S, 4] k, float[B, 2, S, 3] v) => (y) <float z = {1}>"
             "{ t = Transpose<perm=[0, 1, 3, 2]>(k) s = MatMul(q, t) w = Softmax<axis=-1>(s) n = IsNaN(w) "
             "u = Where(n, z, w) y = MatMul(u, v) }",
