@@ -13,6 +13,7 @@ from xdsl.ir import SSAValue
 
 from ...dialects import kernel
 from ...dialects.dims import Dim
+from ...dialects.dims.expression import dim_max
 from ..template import TemplateContext, whole
 from ..tensor.element_kinds import F32, F64, Element
 from .emit import Emitter, Ix
@@ -32,7 +33,8 @@ def build(context: TemplateContext, op: kernel.TemplateOp) -> None:
         axis %= len(dims)
         before, size, behind = whole(*dims[:axis]), dims[axis], whole(*dims[axis + 1 :])
     parts = 2 if operator.kind(0).kind == "c" else 1
-    slices = Slices(operator, context.scratch(i64, whole(*dims) * parts), before, size, behind, parts)
+    keys = context.scratch(i64, dim_max(whole(*dims) * parts, 1))
+    slices = Slices(operator, keys, before, size, behind, parts)
     slices.compute_keys()
     count = e.dim(size)
     order, other, number = (context.scratch(i64, size) for _ in range(3))
@@ -81,10 +83,15 @@ class Slices:
                 e.store(order_key(e, kind, value, flip=False), self.keys, loop.index)
 
     def place(self, index: Ix, element: Ix) -> Ix:
-        """The offset of a key of a slice."""
+        """The offset of a key of a slice; that of the first one, which is always there, where slices are empty."""
         behind = self.e.dim(self.behind * self.parts)
-        outer = element // behind * self.e.dim(self.size) + index
-        return outer * behind + element % behind
+        most = behind.max(1)
+        outer = element // most * self.e.dim(self.size) + index
+        offset = outer * behind + element % most
+        return offset if self.length.known is not None else self.e.select_index(self.is_empty(), 0, offset)
+
+    def is_empty(self) -> SSAValue:
+        return self.length.compare("eq", 0)
 
     def less(self, a: Ix, b: Ix) -> SSAValue:
         return self.compare("slt", a, b)
@@ -96,7 +103,7 @@ class Slices:
             return e.compare(predicate, e.load(self.keys, a), e.load(self.keys, b))
         if self.length.known == 0:
             return e.constant(predicate == "eq", i1)
-        last = self.length - 1
+        last = (self.length - 1).max(0)
 
         def keys(element: Ix) -> tuple[SSAValue, SSAValue]:
             return e.load(self.keys, self.place(a, element)), e.load(self.keys, self.place(b, element))

@@ -284,7 +284,7 @@ class Context:
         self.require(at_most(as_dim(a), as_dim(b)), why)
 
     def reads(self, sizes: Iterable[Dim], results: Iterable[Dim], why: str) -> None:
-        """States that there are elements to read along these axes, unless the results are empty."""
+        """States that there are elements along these axes, unless none are read or written: `results` are empty."""
         least = dim_min(self.count(results), 1)
         for size in sizes:
             self.at_most(least, size, why)

@@ -23,6 +23,15 @@ def same(c: Context) -> Types:
     return [c.type_of(0)]
 
 
+def reverse_sequence(c: Context) -> Types:
+    """Operands: sequences, and a length for each of the batch."""
+    x, batch = c.dims(0), c.attr("batch_axis")
+    for axis in (batch, c.attr("time_axis")):
+        c.axis(axis, len(x))
+    c.equal(c.dims_of_rank(1, 1)[0], x[batch], "the batch of 'sequence_lens'")
+    return [c.type_of(0)]
+
+
 def mean_variance_normalization(c: Context) -> Types:
     """The type of the operand, which has the axes; the default ones are those of images."""
     for axis in c.attr("axes"):
@@ -171,7 +180,7 @@ _SAME = (
     onnx.LogOp, onnx.LogSoftmaxOp, onnx.LpNormalizationOp, onnx.MishOp, onnx.NegOp,
     onnx.NotOp, onnx.ReciprocalOp, onnx.ReluOp, onnx.RoundOp, onnx.SeluOp, onnx.ShrinkOp, onnx.SigmoidOp, onnx.SignOp,
     onnx.SinOp, onnx.SinhOp, onnx.SoftmaxOp, onnx.SoftplusOp, onnx.SoftsignOp, onnx.SqrtOp, onnx.SwishOp, onnx.TanOp,
-    onnx.TanhOp, onnx.ThresholdedReluOp, onnx.ReverseSequenceOp, onnx.TriluOp,
+    onnx.TanhOp, onnx.ThresholdedReluOp, onnx.TriluOp,
 )  # fmt: skip
 
 _BROADCAST = (
@@ -187,6 +196,7 @@ RULES: Rules = {
     **dict.fromkeys(_SAME, same),
     **dict.fromkeys(_BROADCAST, broadcast),
     **dict.fromkeys(_COMPARE, compare),
+    onnx.ReverseSequenceOp: reverse_sequence,
     onnx.IsInfOp: same_dims_bool,
     onnx.IsNaNOp: same_dims_bool,
     onnx.WhereOp: where,

@@ -489,6 +489,7 @@ def scatter_elements(c: Context) -> Types:
         c.equal(u, i, f"axis {a} of the updates of ScatterElements")
         if a != axis:
             c.at_most(i, d, f"axis {a} of the indices of ScatterElements")
+    c.reads([x[axis]], indices, "ScatterElements into an axis of size 0")
     return [c.type_of(0)]
 
 
@@ -508,6 +509,7 @@ def scatter_nd(c: Context) -> Types:
         raise ShapeError(f"updates of rank {len(updates)} where ScatterND needs {len(expected)}")
     for a, (d, u) in enumerate(zip(expected, updates)):
         c.equal(u, d, f"axis {a} of the updates of ScatterND")
+    c.reads(x[:depth], indices[:-1], "ScatterND into an axis of size 0")
     return [c.type_of(0)]
 
 

@@ -25,6 +25,7 @@ def _recurrent(c: Context) -> tuple[list[Dim], list[Dim]]:
         if c.has(i):
             state = c.dims_of_rank(i, 3)
             c.equal(state[0 if batch_first else 1], batch, "the batch of the initial state")
+            c.equal(state[1 if batch_first else 0], directions, "the directions of the initial state")
     if batch_first:
         return [batch, length, directions, hidden], [batch, directions, hidden]
     return [length, directions, batch, hidden], [directions, batch, hidden]

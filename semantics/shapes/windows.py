@@ -128,6 +128,11 @@ def deform_conv(c: Context) -> Types:
         for d, k, s, e, p in zip(x[2:], kernel, strides, dilations, pads)
     ]
     offset = c.dims_of_rank(2, len(x))
+    places = c.count(kernel) * c.attr("offset_group")
+    c.equal(offset[1], places * rank, "the channels of DeformConv's offsets")
+    if c.has(4):
+        c.equal(c.dims_of_rank(4, len(x))[1], places, "the channels of DeformConv's mask")
+    c.divides(c.attr("offset_group"), x[1], "the groups of offsets divide the channels")
     return [c.like(0, [x[0], w[0], *(c.equal(o, m, "the offsets of DeformConv") for o, m in zip(out, offset[2:]))])]
 
 
@@ -176,10 +181,14 @@ def max_unpool(c: Context) -> Types:
         shape = c.ints(2)
         if shape is None:
             return [c.like(0, [c.fresh(0, a) for a in range(len(x))])]
-        return [c.like(0, shape)]
-    kernel, strides, pads = _kernel(c, None, rank), _strides(c, rank), _pads(c, rank)
-    out = [(d - 1) * s + k - (p[0] + p[1]) for d, s, k, p in zip(x[2:], strides, kernel, pads)]
-    return [c.like(0, [*x[:2], *out])]
+    else:
+        kernel, strides, pads = _kernel(c, None, rank), _strides(c, rank), _pads(c, rank)
+        out = [(d - 1) * s + k - (p[0] + p[1]) for d, s, k, p in zip(x[2:], strides, kernel, pads)]
+        shape = (*x[:2], *out)
+    for size in shape:
+        c.at_most(0, size, "a size of MaxUnpool")
+    c.reads(shape, x, "MaxUnpool into nothing")
+    return [c.like(0, shape)]
 
 
 def global_pool(c: Context) -> Types:
@@ -240,6 +249,8 @@ def affine_grid(c: Context) -> Types:
         return [c.like(0, [theta[0], *(c.fresh(0, a + 1) for a in range(axes)), axes])]
     if len(size) not in (4, 5):
         raise ShapeError(f"AffineGrid has {len(size)} sizes; an image has 4, a volume 5")
+    c.equal(theta[0], size[0], "the batches of AffineGrid")
+    c.equal(theta[1], as_dim(len(size) - 2), "the transformations of AffineGrid and the axes of its image")
     return [c.like(0, [size[0], *size[2:], len(size) - 2])]
 
 

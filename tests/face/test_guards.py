@@ -103,6 +103,38 @@ REFUSED: dict[str, tuple[str, dict[str, Any], str]] = {
         {"x": zeros(1, 4, 3)},
         r"places of its block.*L == 4 does not hold: 3 and 4",
     ),
+    "writes into none": (
+        "(float[N, M] x, int64[K, 1] i, float[K, M] u) => (float[n, m] y) { y = ScatterND(x, i, u) }",
+        {"x": zeros(0, 4), "i": np.zeros((2, 1), np.int64), "u": zeros(2, 4)},
+        r"ScatterND into an axis of size 0.*'x' axis 0",
+    ),
+    "elements into none": (
+        "(float[N, M] x, int64[K, M] i, float[K, M] u) => (float[n, m] y) { y = ScatterElements(x, i, u) }",
+        {"x": zeros(0, 4), "i": np.zeros((2, 4), np.int64), "u": zeros(2, 4)},
+        r"ScatterElements into an axis of size 0.*'x' axis 0",
+    ),
+    "transformations of a batch": (
+        "(float[N, 2, 3] t) => (float[a, b, c, d] y) <int64[4] s = {2, 3, 4, 5}> { y = AffineGrid(t, s) }",
+        {"t": zeros(1, 2, 3)},
+        r"the batches of AffineGrid.*N == 2 does not hold",
+    ),
+    "lengths of a batch": (
+        "(float[T, N] x, int64[M] l) => (float[a, b] y) { y = ReverseSequence(x, l) }",
+        {"x": zeros(3, 4), "l": np.ones(2, np.int64)},
+        r"batch of 'sequence_lens'.*M == N does not hold: 2 and 4",
+    ),
+    "offsets of a window": (
+        "(float[1, 1, 3, 3] x, float[1, 1, 2, 2] w, float[1, K, 2, 2] o) => (float[a, b, c, d] y)"
+        "{ y = DeformConv(x, w, o) }",
+        {"x": zeros(1, 1, 3, 3), "w": zeros(1, 1, 2, 2), "o": zeros(1, 0, 2, 2)},
+        r"channels of DeformConv's offsets.*K == 8 does not hold",
+    ),
+    "directions of a state": (
+        "(float[T, N, 3] x, float[1, 8, 3] w, float[1, 8, 2] r, float[D, N, 2] h) => (float[a, b, c, d] y)"
+        "{ y = LSTM<hidden_size=2>(x, w, r, , , h) }",
+        {"x": zeros(2, 1, 3), "w": zeros(1, 8, 3), "r": zeros(1, 8, 2), "h": zeros(0, 1, 2)},
+        r"directions of the initial state.*D == 1 does not hold",
+    ),
     "a diagonal": (
         '(float[N, M] x) => (float[a] y) { y = Einsum<equation="ii->i">(x) }',
         {"x": zeros(5, 1)},
@@ -123,6 +155,11 @@ ACCEPTED: dict[str, tuple[str, dict[str, Any], tuple[int, ...]]] = {
         '{ s = Shape(w) t = Concat<axis=0>(s, k) y = Resize<mode="nearest">(x, , , t) }',
         {"x": zeros(0, 3), "w": zeros(0)},
         (0, 3),
+    ),
+    "slices that are empty": (
+        "(float[N, M] x) => (y, i, j, float[1] k) { y, i, j, c = Unique<axis=0>(x) k = Cast<to=1>(c) }",
+        {"x": zeros(3, 0)},
+        (1, 0),
     ),
     "no places to sample": (
         "(float[1, 1, H, W] x, float[1, K, 2, 2] g) => (float[a, b, c, d] y) { y = GridSample(x, g) }",
