@@ -169,10 +169,10 @@ def softmaxed(weights: SSAValue) -> Softmaxed | None:
 class RecognizeAttention(Rule):
     """MatMul(Softmax(s * MatMul(q, Transpose(k)) + mask), v)  ->  Attention(q, k, v, mask) {scale = s}
 
-    Of four axes [batch, heads, rows, size], or of three without heads, or of [batch * heads, rows, size] where
-    masks are added to, or the softmax is taken of, [batch, heads, rows, keys]; k^T may be given as such. The scale may stand at
-    the scores, at q, at k, or at both. Several masks are one, their sum. Where(condition, scores, -inf) is a mask, too,
-    and one that keeps what is on and below the diagonal of a square is `is_causal`; c * tanh(scores / c) is a
+    Of four axes [batch, heads, rows, size], or of three without heads, or of [batch * heads, rows, size] where masks
+    are added to, or the softmax is taken of, [batch, heads, rows, keys]; k^T may be given as such. The scale may stand
+    at the scores, at q, at k, or at both. Several masks are one, their sum. Where(condition, scores, -inf) is a mask,
+    too, and one that keeps what is on and below the diagonal of a square is `is_causal`; c * tanh(scores / c) is a
     `softcap`. A row that may attend to no key is 0 afterwards, not NaN. Declines when something else reads the scores
     or the weights, where heads or batch broadcast, for a scale that is not positive, and where the mask does not
     broadcast to the scores.
