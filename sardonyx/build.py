@@ -34,8 +34,8 @@ from .dialects.target import Target
 from .lowering.choices import SCHEDULE, Number, ScheduleError, schedule_of
 from .lowering.fast_math import FAST_MATH
 from .lowering.kernels import TEMPLATES
+from .lowering.kernels.precision import PRECISION
 from .lowering.loops import lower_to_loops
-from .lowering.precision import PRECISION
 from .lowering.prepack import (
     PACKED,
     Layout,

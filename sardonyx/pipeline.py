@@ -37,7 +37,7 @@ from .dialects.target import Target, TargetAttr
 from .frontend.unsupported import unsupported
 from .lowering.choices import Schedule
 from .lowering.fast_math import FAST_MATH
-from .lowering.precision import PRECISION, use_precision
+from .lowering.kernels.precision import PRECISION, use_precision
 from .lowering.schedule import ScratchNeed, schedule
 from .lowering.tensor import attach_bodies, lower_to_tensor
 from .options import Options

@@ -18,7 +18,7 @@ from xdsl.dialects.func import FuncOp
 
 from .lowering.choices import LOOPS, SCHEDULE, Schedule, ScheduleError, merged, parts_of, read_schedule
 from .lowering.choices import schedule_attribute as attribute
-from .lowering.precision import PRECISION
+from .lowering.kernels.precision import PRECISION
 from .lowering.tensor import lower_to_tensor
 from .runtime.errors import InputError
 

@@ -12,7 +12,7 @@ from xdsl.ir import Attribute, Operation
 from ..dialects import dims, kernel, onnx
 from ..dialects.dims import ShapeAttr
 from ..lowering.choices import schedule_of
-from ..lowering.precision import PRECISION
+from ..lowering.kernels.precision import PRECISION
 from ..rewrites.reasons import Reason
 from ..rewrites.versions import VERSION
 

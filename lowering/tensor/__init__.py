@@ -19,7 +19,7 @@ from ...dialects.kernel import operators_of
 from ...semantics.known import constant_value
 from ..choices import SCHEDULE
 from ..fast_math import FAST_MATH, use_fast_math
-from ..precision import PRECISION, use_precision
+from ..kernels.precision import PRECISION, use_precision
 from .arithmetic import ARITHMETIC
 from .casts import CASTS
 from .custom import CUSTOM, attach_bodies

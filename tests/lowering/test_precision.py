@@ -11,7 +11,7 @@ import onnx
 import pytest
 from llvmlite import binding
 from sardonyx.lowering.kernels.packing import as_pairs, rounded_to_bf16
-from sardonyx.lowering.precision import PRECISION
+from sardonyx.lowering.kernels.precision import PRECISION
 from sardonyx.semantics.tensor_templates import as_bf16
 
 import sardonyx as sx

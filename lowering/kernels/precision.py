@@ -10,8 +10,8 @@ from __future__ import annotations
 from xdsl.dialects.builtin import DYNAMIC_INDEX, DictionaryAttr, StringAttr, TensorType, f32
 from xdsl.ir import Block
 
-from ..dialects import kernel
-from .kernels.operands import CONFIG, element_type, flag
+from ...dialects import kernel
+from .operands import CONFIG, element_type, flag
 
 PRECISION = "kernel.precision"
 """On a kernel: the mode that its templates multiply in. Absent: in the type of their operands."""
