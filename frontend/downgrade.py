@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from onnx import defs
 from xdsl.dialects.builtin import TensorType, i1, i64
 from xdsl.ir import Attribute, SSAValue
 
@@ -19,6 +20,7 @@ from ..dialects.dims.interval import lower_bound
 from ..dialects.onnx.attributes import int_attr, ints_attr, string_attr
 from ..dialects.onnx.base import attr, describe
 from ..runtime.errors import UnsupportedError
+from .expressible import trimmed
 
 Array = np.ndarray[Any, Any]
 
@@ -313,3 +315,28 @@ RULES: dict[tuple[str, str], Rule] = {
 
 NEW_ATTRIBUTES: dict[tuple[str, str], tuple[str, Rule]] = {("", "Reshape"): ("allowzero", reshape_to_sizes)}
 """Attributes that an operator got while all else read on as it did: how a node that has it is written without it."""
+
+
+def rule_of(
+    op: onnx.OnnxOp, then: defs.OpSchema | None, inputs: Sequence[str], attributes: Mapping[str, Attribute]
+) -> Rule | None:
+    """How an op is written where its operator had the schema `then` (None: there was none); None: as it is."""
+    schema = op.SCHEMA
+    key = (schema.domain, schema.op_type)
+    if then is None:
+        return RULES.get(key, _new)
+    if then.since_version < schema.compatible:
+        return RULES.get(key, _unlike)
+    name, without = NEW_ATTRIBUTES.get(key, ("", None))
+    if name in attributes and name not in then.attributes:
+        return without
+    # what may be left out now had to be there
+    return RULES.get(key) if len(trimmed(inputs)) < then.min_input else None
+
+
+def _new(d: Downgrade) -> None:
+    raise d.declined(f"it is new in opset {d.op.SCHEMA.first}")
+
+
+def _unlike(d: Downgrade) -> None:
+    raise d.declined("no rule gives its older form")

@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Any, cast
 
 import numpy as np
-from onnx import AttributeProto, GraphProto, NodeProto, TensorProto, defs
+from onnx import AttributeProto, GraphProto, NodeProto, TensorProto
 from xdsl.dialects.builtin import ArrayAttr
 from xdsl.dialects.func import ReturnOp
 from xdsl.ir import Attribute, Block, BlockArgument, Operation, OpResult, SSAValue
@@ -23,7 +23,7 @@ from ..dialects.onnx.types import SparseAttr
 from ..runtime.errors import ModelError, UnsupportedError
 from ..semantics.known import constant_value
 from .dim_nodes import DimWriter, Symbols
-from .downgrade import NEW_ATTRIBUTES, RULES, Downgrade
+from .downgrade import Downgrade, rule_of
 from .expressible import Inexpressible, check_expressible, schema_then, trimmed
 from .inspection import (
     block_of,
@@ -329,30 +329,18 @@ class GraphWriter:
         attributes = {k: v for k, v in op.properties.items() if k not in SEGMENTS}
         then = schema_then(schema.domain, schema.op_type, version)
         try:
-            new, without = NEW_ATTRIBUTES.get((schema.domain, schema.op_type), ("", None))
-            if then is None or then.since_version < schema.compatible:
-                self._write_older(self._downgrade(op, version, inputs, outputs, attributes), then)
-            elif without is not None and new in attributes and new not in then.attributes:
-                without(self._downgrade(op, version, inputs, outputs, attributes))
-            elif isinstance(op, onnx.GemmOp) and len(trimmed(inputs)) < then.min_input:
-                self._write_older(self._downgrade(op, version, inputs, outputs, attributes), then)
+            if (rule := rule_of(op, then, inputs, attributes)) is not None:
+                rule(self._downgrade(op, version, inputs, outputs, attributes))
             elif isinstance(op, onnx.ConstantOp) and self._is_fixed(array := self._constant_of(op.output)):
                 assert array is not None
                 self._fixed.append(array_proto(array, outputs[0]))
             else:
+                assert then is not None
                 check_expressible(op, then, inputs, outputs, attributes)
                 self._new_node(schema.op_type, schema.domain, inputs, outputs, attributes, op)
         except UnsupportedError as problem:
             unwritten = NodeProto(output=outputs)
             self._nodes.append(_Written(self._at, unwritten, made=True, problem=Inexpressible(problem, op)))
-
-    def _write_older(self, downgrade: Downgrade, then: defs.OpSchema | None) -> None:
-        schema = downgrade.op.SCHEMA
-        rule = RULES.get((schema.domain, schema.op_type))
-        if rule is None:
-            since = f"it is new in opset {schema.first}" if then is None else "no rule gives its older form"
-            raise downgrade.declined(since)
-        rule(downgrade)
 
     def _downgrade(
         self, op: onnx.OnnxOp, version: int, inputs: list[str], outputs: list[str], attributes: dict[str, Attribute]
