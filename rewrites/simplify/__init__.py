@@ -34,7 +34,7 @@ from .quantization import DropRequantize, ShareZeroPoint
 from .recurrent import DropZeroState
 from .reductions import FoldSqueezeIntoReduction, MergeReductions
 from .redundancy import eliminate_common_subexpressions, eliminate_dead_code
-from .rotary import RecognizeRotary
+from .rotary import RecognizeRotary, WidenRotary
 from .sequences import ConcatWithoutSequence, SplitWithoutSequence, TakeItem
 from .upsampling import SpreadConvolution
 from .views import MergeViews, SpellExpand, SpellReshape, SpellSlice, SpellTransposeOfOnes
@@ -80,6 +80,7 @@ def exact_rules(
         ShareZeroPoint(weights),
         DropZeroState(),
         ShareHeads(),
+        WidenRotary(),
         FoldPad(weights, facts),
         FoldIntoWeights(weights, exact),
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
@@ -30,8 +31,9 @@ class RecognizeRotary(Rule):
     """Add(Mul(x, c), Mul(Concat(Neg(x2), x1), s))  ->  RotaryEmbedding(x, c[..., :n], s[..., :n]), x1 and x2 x's halves
 
     Of x [batch, heads, rows, size] and cosines and sines [batch or 1, 1, rows, size] whose two halves are equal: made
-    from Concat(a, a), or a constant, by pointwise operators and by choosing rows.  Also of even and odd elements, which
-    is `interleaved`.  Declines where that is not so.
+    from Concat(a, a), or a constant, by pointwise operators and by choosing rows.  Also of x [batch, rows, heads, size]
+    and [batch or 1, rows, 1, size], and of even and odd elements, which is `interleaved`.  Declines where that is not
+    so.
     """
 
     weights: WeightStore
@@ -53,39 +55,106 @@ class RecognizeRotary(Rule):
     def make(
         self, op: Operation, x: SSAValue, cosine: SSAValue, sine: SSAValue, layout: Layout, rewriter: PatternRewriter
     ) -> bool:
-        if not is_float(x) or not all(self.turns_all(angles, x, layout) for angles in (cosine, sine)):
+        rows = self.rows_of(cosine, x, layout) if is_float(x) else None
+        if rows is None or self.rows_of(sine, x, layout) != rows:
             return False
-        if not rewriter.may_make(onnx.RotaryEmbeddingOp):
+        heads = dims_of(x)[2]
+        if (rows == 1 and not heads.is_const) or not rewriter.may_make(onnx.RotaryEmbeddingOp):
             return False
-        caches = [self.cache(angles, x, layout, rewriter) for angles in (cosine, sine)]
+        caches = [self.cache(angles, x, rows, layout, rewriter) for angles in (cosine, sine)]
         attributes = {"interleaved": 1} if layout == "pairs" else {}
-        rewriter.replace(op, onnx.RotaryEmbeddingOp.make([x, *caches], attributes, [op.results[0].type]))
+        if rows == 2:
+            rewriter.replace(op, onnx.RotaryEmbeddingOp.make([x, *caches], attributes, [op.results[0].type]))
+        else:
+            rewriter.replace(op, beside_rows(x, caches, {**attributes, "num_heads": heads.value}, rewriter))
         return True
 
-    def turns_all(self, angles: SSAValue, x: SSAValue, layout: Layout) -> bool:
-        """Whether cosines or sines are the same for all heads, and for both elements of what turns together."""
+    def rows_of(self, angles: SSAValue, x: SSAValue, layout: Layout) -> int | None:
+        """The axis of x along which angles differ, if they are the same for all heads and what turns together."""
         shape, found = dims_of(x), dims_of(angles)
         full = (*[as_dim(1)] * (4 - len(found)), *found)
-        if element_of(angles) != element_of(x) or len(full) != 4 or full[1] is not as_dim(1):
-            return False
-        rows = full[2] is shape[2] or cuts_size(full[2], shape[2])  # they are multiplied, so these are equal
-        if not rows or full[3] is not shape[3] or full[0] not in (shape[0], as_dim(1)):
-            return False
-        return repeats(angles, layout, self.weights)
+        if element_of(angles) != element_of(x) or len(full) != 4 or not repeats(angles, layout, self.weights):
+            return None
+        if full[3] is not shape[3] or full[0] not in (shape[0], as_dim(1)):
+            return None
+        for rows, heads in ((2, 1), (1, 2)):  # they are multiplied, so a size that is cut to x's is equal to it
+            if full[heads] is as_dim(1) and (full[rows] is shape[rows] or cuts_size(full[rows], shape[rows])):
+                return rows
+        return None
 
-    def cache(self, angles: SSAValue, x: SSAValue, layout: Layout, rewriter: PatternRewriter) -> SSAValue:
+    def cache(self, angles: SSAValue, x: SSAValue, rows: int, layout: Layout, rewriter: PatternRewriter) -> SSAValue:
         """One of each two equal elements, as [batch, rows, size / 2]."""
         half = one_of_two(angles, layout, rewriter, self.weights)
-        found, batch = dims_of(half), dims_of(x)[0]
-        if len(found) > 3:
-            type_ = tensor_type(element_of(half), [found[0], *found[2:]])
-            half = rewriter.insert(onnx.SqueezeOp.make([half, axes_constant([1], rewriter)], {}, [type_])).results[0]
+        found, batch, heads = dims_of(half), dims_of(x)[0], 3 - rows
+        if len(found) == 4 or (rows == 1 and len(found) == 3):
+            kept = [d for axis, d in enumerate(found) if axis != heads - 4 + len(found)]
+            type_ = tensor_type(element_of(half), kept)
+            axis = axes_constant([heads - 4 + len(found)], rewriter)
+            half = rewriter.insert(onnx.SqueezeOp.make([half, axis], {}, [type_])).results[0]
         if len(dims_of(half)) == 3 and dims_of(half)[0] is batch:
             return half
-        shape = [batch, *found[-2:]]
+        shape = [batch, *dims_of(half)[-2:]]
         sizes = rewriter.insert(dims.TensorOp(shape, tensor_type(i64, [3]))).results[0]
         type_ = tensor_type(element_of(half), shape)
         return rewriter.insert(onnx.ExpandOp.make([half, sizes], {}, [type_])).results[0]
+
+
+def beside_rows(
+    x: SSAValue, caches: Sequence[SSAValue], attributes: Mapping[str, object], rewriter: PatternRewriter
+) -> onnx.OnnxOp:
+    """RotaryEmbedding of x [batch, rows, heads, size], which the operator takes as [batch, rows, heads * size]."""
+    batch, rows, heads, size = dims_of(x)
+    element, joined = element_of(x), heads.value * size.value
+    type_ = tensor_type(element, [batch, rows, joined])
+    flat = rewriter.insert(onnx.ReshapeOp.make([x, axes_constant([0, 0, joined], rewriter)], {}, [type_])).results[0]
+    turned = rewriter.insert(onnx.RotaryEmbeddingOp.make([flat, *caches], attributes, [type_])).results[0]
+    apart = axes_constant([0, 0, heads.value, size.value], rewriter)
+    return onnx.ReshapeOp.make([turned, apart], {}, [x.type])
+
+
+class WidenRotary(Rule):
+    """Concat(RotaryEmbedding(x[..., :r]), x[..., r:])  ->  RotaryEmbedding(x) {rotary_embedding_dim = r}
+
+    Along the last axis; also of [batch, rows, heads, size], between the views that make one axis of the last two.
+    Declines when something else reads what is turned, and where the parts are not those of one tensor.
+    """
+
+    root = onnx.ConcatOp
+
+    def rewrite(self, op: Operation, rewriter: PatternRewriter, /) -> None:
+        parts = joined_along_last(op) if isinstance(op, onnx.ConcatOp) else None
+        if parts is None or len(dims_of(parts[0])) != 4:
+            return
+        view = only_producer(parts[0], *VIEW_OPS)
+        rotary = only_producer(view.operands[0] if view is not None else parts[0], onnx.RotaryEmbeddingOp)
+        if rotary is None or onnx.attr(rotary, "rotary_embedding_dim") or len(rotary.operands) != 3:
+            return
+        turned = rotary.operands[0]
+        if view is not None:
+            before = producer(turned, *VIEW_OPS)
+            if before is None or before.operands[0].type != parts[0].type or not is_joined(before):
+                return
+            turned = before.operands[0]
+        first, rest = part_of(turned, 3), part_of(parts[1], 3)
+        if first is None or rest is None or first.source is not rest.source:
+            return
+        x, width = first.source, first.length
+        if first.start is not as_dim(0) or rest.start is not width or x.type != op.results[0].type:
+            return
+        if not width.is_const or not (view is None or all(d.is_const for d in dims_of(x)[2:])):
+            return
+        attributes = {**attributes_of(rotary), "rotary_embedding_dim": width.value}
+        caches = rotary.operands[1:]
+        if view is not None:
+            rewriter.replace(op, beside_rows(x, caches, attributes, rewriter))
+        else:
+            rewriter.replace(op, onnx.RotaryEmbeddingOp.make([x, *caches], attributes, [x.type]))
+
+
+def is_joined(view: Operation) -> bool:
+    """Whether a view makes one axis of the last two of four."""
+    before, after = dims_of(view.operands[0]), dims_of(view.results[0])
+    return is_view(view) and len(before) == 4 and tuple(after) == (*before[:2], before[2] * before[3])
 
 
 # --- what is turned ---------------------------------------------------------------------------------------------------
@@ -213,7 +282,10 @@ def repeats(value: SSAValue, layout: Layout, weights: WeightStore) -> bool:
 
 
 def doubled(value: SSAValue, layout: Layout) -> SSAValue | None:
-    """a of Concat(a, a) along the last axis, or of a flattened [..., 2] in which each element of a stands twice."""
+    """a of Concat(a, a) along the last axis, or of a flattened [..., 2] in which each element of a stands twice.
+
+    The latter perhaps with a last axis of size 1 more.
+    """
     if layout == "halves":
         joined = joined_along_last(producer(value, onnx.ConcatOp))
         return joined[0] if joined is not None and joined[0] is joined[1] else None
@@ -230,9 +302,9 @@ def doubled(value: SSAValue, layout: Layout) -> SSAValue | None:
     if one is None or tuple(dims_of(one)) != (*shape[:-1], as_dim(1)):
         return None
     view = producer(one, *VIEW_OPS)
-    if view is None or not is_view(view) or tuple(dims_of(view.operands[0])) != tuple(shape[:-1]):
-        return None
-    return view.operands[0]
+    if view is not None and is_view(view) and tuple(dims_of(view.operands[0])) == tuple(shape[:-1]):
+        return view.operands[0]
+    return one
 
 
 def one_of_two(value: SSAValue, layout: Layout, rewriter: PatternRewriter, weights: WeightStore) -> SSAValue:
@@ -245,7 +317,10 @@ def one_of_two(value: SSAValue, layout: Layout, rewriter: PatternRewriter, weigh
     if op is None:
         source = doubled(value, layout)
         assert source is not None
-        return source
+        if len(dims_of(source)) == len(dims_of(value)):
+            return source
+        type_ = tensor_type(element_of(source), dims_of(source)[:-1])
+        return rewriter.insert(onnx.SqueezeOp.make([source, axes_constant([-1], rewriter)], {}, [type_])).results[0]
     data = data_of(op)
     assert data is not None
     half = one_of_two(data, layout, rewriter, weights)

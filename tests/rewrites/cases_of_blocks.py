@@ -31,6 +31,11 @@ HEADS_JOINED = (
     "t = Transpose<perm=[0, 2, 1]>(k) s = MatMul(q, t)"
 )
 
+PARTED = (
+    "<int64[1] z = {0}, int64[1] r = {4}, int64[1] e = {9223372036854775807}, int64[1] l = {3},"
+    "int64[2] p = {4, 2}, int64[3] j = {0, 0, 8}, int64[4] k = {0, 0, 2, 4}>"
+)
+
 BLOCKS: Cases = {
     "SplitWithoutSequence": (
         [
@@ -153,6 +158,36 @@ BLOCKS: Cases = {
             "(float[B, 4, S, 4] q, float[B, 2, T, 4] k, float[B, 4, T, 4] v) => (y)"
             "<int64[1] h = {2}, int64[5] r = {1, 1, 2, 1, 1}, int64[4] f = {0, 4, -1, 4}>"
             "{ ku = Unsqueeze(k, h) ke = Expand(ku, r) kr = Reshape(ke, f) y = Attention(q, kr, v) }",
+        ],
+    ),
+    "WidenRotary": (
+        [
+            Fires(
+                "(float[B, 2, S, 6] x, float[B, S, 2] c, float[B, S, 2] s) => (y)"
+                + PARTED
+                + "{ a = Slice(x, z, r, l) b = Slice(x, r, e, l) t = RotaryEmbedding(a, c, s)"
+                "y = Concat<axis=-1>(t, b) }",
+                "RotaryEmbedding",
+            ),
+            Fires(
+                "(float[B, S, 2, 6] x, float[B, S, 2] c, float[B, S, 2] s) => (y)"
+                + PARTED
+                + "{ a, b = Split<axis=3>(x, p) f = Reshape(a, j)"
+                "t = RotaryEmbedding<interleaved=1, num_heads=2>(f, c, s) u = Reshape(t, k) y = Concat<axis=3>(u, b) }",
+                "Reshape RotaryEmbedding Reshape",
+            ),
+        ],
+        [
+            # the rest stands first, and is another tensor's
+            "(float[B, 2, S, 6] x, float[B, S, 2] c, float[B, S, 2] s) => (y)"
+            + PARTED
+            + "{ a = Slice(x, z, r, l) b = Slice(x, r, e, l) t = RotaryEmbedding(a, c, s) y = Concat<axis=-1>(b, t) }",
+            "(float[B, 2, S, 6] x, float[B, 2, S, 6] w, float[B, S, 2] c, float[B, S, 2] s) => (y)"
+            + PARTED
+            + "{ a = Slice(x, z, r, l) b = Slice(w, r, e, l) t = RotaryEmbedding(a, c, s) y = Concat<axis=-1>(t, b) }",
+            "(float[B, 2, S, 6] x, float[B, S, 2] c, float[B, S, 2] s) => (y, t)"
+            + PARTED
+            + "{ a = Slice(x, z, r, l) b = Slice(x, r, e, l) t = RotaryEmbedding(a, c, s) y = Concat<axis=-1>(t, b) }",
         ],
     ),
     "RecognizeGroupNormalization": (
@@ -304,8 +339,17 @@ TURNED = [
         "s = Unsqueeze(v, o)" + PAIRS,
         "Cast Sub Gather Unsqueeze Squeeze Gather Sin Unsqueeze Squeeze RotaryEmbedding",
     ),
+    # heads behind rows
+    Fires(
+        "(float[B, S, 2, 4] x, float[B, S, 2] f) => (y)"
+        + TURN
+        + "{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}, int64[4] r = {1, 1, 1, 2}, int64[3] j = {0, 0, 4}, int64[1] two = {2}>"
+        "{ fu = Unsqueeze(f, m) fe = Expand(fu, r) g = Reshape(fe, j) u = Cos(g) c = Unsqueeze(u, two) v = Sin(g)"
+        "s = Unsqueeze(v, two)" + PAIRS,
+        "Cos Unsqueeze Squeeze Sin Unsqueeze Squeeze Reshape RotaryEmbedding Reshape",
+    ),
 ]
-"""Of RecognizeRotary: constant tables, no batch, rows that are chosen, neighbours that turn together."""
+"""Of RecognizeRotary: constant tables, no batch, rows that are chosen, neighbours that turn together, other layouts."""
 
 UNTURNED = [
     # the table's halves differ
