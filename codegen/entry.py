@@ -25,7 +25,7 @@ from ..dialects.target import Target
 from .entry_builder import EntryBuilder, Handler
 from .entry_control import lower_if
 from .entry_loops import lower_loop, lower_scan
-from .entry_ops import assume, bind, call_host, call_kernel, constant, finish, tensor_of_dims, view
+from .entry_ops import assume, bind, call_host, call_kernel, constant, fill, finish, tensor_of_dims, view
 from .entry_values import (
     Entry,
     EntryError,
@@ -38,6 +38,7 @@ from .entry_values import (
 HANDLERS: dict[type[Operation], Handler] = {
     kernel.CallOp: call_kernel,
     kernel.ViewOp: view,
+    kernel.FillOp: fill,
     onnx.InitializerOp: constant,
     onnx.ConstantOp: constant,
     onnx.IfOp: lower_if,

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from xdsl.dialects.builtin import ArrayAttr, StringAttr, TensorType
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 
-from ..dialects import onnx
+from ..dialects import kernel, onnx
 from ..dialects.dims import Dim
 from ..runtime.abi import WORD, Slot
 from .entry_builder import EntryBuilder
@@ -30,7 +30,7 @@ from .entry_control import (
     sizes_of,
     variable,
 )
-from .entry_ops import bind_sizes
+from .entry_ops import bind_sizes, write_fill
 from .entry_sizes import bare_symbol
 from .entry_values import (
     EntryError,
@@ -142,6 +142,9 @@ def make_stacks(
 
 def enter(e: EntryBuilder, op: Operation, state: State, initial: SSAValue) -> None:
     """Copies the initial value into the state's memory: the loop will write there."""
+    if initial not in e.places and isinstance(initial.owner, kernel.FillOp):
+        enter_fill(e, op, state, initial.owner)
+        return
     source = e.place(initial)
     if state.is_object:
         state.variable.set(e, source.pointer, ())
@@ -159,6 +162,19 @@ def enter(e: EntryBuilder, op: Operation, state: State, initial: SSAValue) -> No
         e.copy(first, source.pointer, e.bytes_of(initial))
         state.variable.set(e, first, sizes)
         e.b.store_at(second, state.spare, 0)
+
+
+def enter_fill(e: EntryBuilder, op: Operation, state: State, initial: kernel.FillOp) -> None:
+    """Fills the state's memory with the one value that it begins with."""
+    sizes = sizes_of(e, initial.result)
+    if state.buffers is None:
+        pointer = e.allocate(e.bytes_of(initial.result))
+    else:
+        pointer, second = state.buffers
+        agree(e, op, initial.result, state.argument)
+        e.b.store_at(second, state.spare, 0)
+    write_fill(e, initial, pointer)
+    state.variable.set(e, pointer, sizes)
 
 
 def allocates(op: Operation) -> bool:

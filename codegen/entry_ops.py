@@ -29,7 +29,7 @@ from .entry_values import (
     node_of,
     tensor_dims,
 )
-from .llvm_types import I8, I16, I32, I64, PTR, is_float
+from .llvm_types import I1, I8, I16, I32, I64, PTR, is_float
 
 CALLS_BETWEEN_POLLS = 8
 
@@ -138,6 +138,43 @@ def view(e: EntryBuilder, op: Operation) -> None:
         start = e.size(offset * element_bytes(type_.element_type))
         place = Place(e.b.at_byte(place.pointer, start), place.lasting, ("part", place.home, offset, op.result.type))
     e.places[op.result] = place
+
+
+def fill(e: EntryBuilder, op: Operation) -> None:
+    """Writes the value where the scheduler wants it; of an unmade one, what reads it does that."""
+    assert isinstance(op, kernel.FillOp)
+    (home,) = homes_of(op, "kernel.outputs", 1)
+    if home == UNMADE:
+        return
+    place = e.home(home, op.result.type)
+    write_fill(e, op, place.pointer)
+    e.places[op.result] = place
+
+
+UNMADE = "unmade"
+"""The home of a fill that only begins loops."""
+
+
+def write_fill(e: EntryBuilder, op: kernel.FillOp, target: SSAValue) -> None:
+    """Fills memory: with zeros at once, else one element, then twice as many each time."""
+    b = e.b
+    content = onnx.dense_array(op.value).tobytes()
+    size = e.bytes_of(op.result)
+    if not any(content):
+        b.call_intrinsic("llvm.memset.p0.i64", [target, b.const(0, I8), size, b.const(0, I1)])
+        return
+    some, more, twice, done = b.new_block(), b.new_block(I64), b.new_block(), b.new_block()
+    b.branch(b.icmp("eq", size, b.int(0)), done, some)
+    b.at(some)
+    for at, byte in enumerate(content):
+        b.store(b.const(byte, I8), b.at_byte(target, at), 1)
+    b.br(more, [b.int(len(content))])
+    (there,) = b.at(more)
+    b.branch(b.icmp("ult", there, size), twice, done)
+    b.at(twice)
+    e.copy(b.at_byte(target, there), target, b.smin(there, b.sub(size, there)))
+    b.br(more, [b.add(there, there)])
+    b.at(done)
 
 
 def constant(e: EntryBuilder, op: Operation) -> None:

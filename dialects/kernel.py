@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 
 from xdsl.dialects.builtin import (
+    DenseIntOrFPElementsAttr,
     DictionaryAttr,
     FlatSymbolRefAttrConstr,
     IndexType,
@@ -37,7 +38,7 @@ from .dims import Dim, ShapeAttr, as_dim
 NODES = "kernel.nodes"
 """On a call: for each operator of its kernel the id of the file's node that it is here, -1 where it is none."""
 
-_UNCOUNTED = frozenset(("onnx.Constant", "dims.tensor", "func.return"))
+_UNCOUNTED = frozenset(("onnx.Constant", "dims.tensor", "kernel.fill", "func.return"))
 _ABOUT = re.compile(r"\{op (\d+)\}")
 
 
@@ -104,6 +105,24 @@ class ViewOp(IRDLOperation):
     def __init__(self, source: SSAValue, result_type: Attribute, offset: Dim | None = None) -> None:
         properties = {} if offset is None else {"offset": ShapeAttr((offset,))}
         super().__init__(operands=[source], result_types=[result_type], properties=properties)
+
+
+@irdl_op_definition
+class FillOp(IRDLOperation):
+    """A tensor that has one value everywhere: `kernel.fill dense<0.0> : tensor<f32> as tensor<?x8xf32, ...>`.
+
+    A kernel that reads it holds a fill of its own, which is no memory; in `main` it is written where something other
+    than a kernel needs it.
+    """
+
+    name = "kernel.fill"
+    value = prop_def(DenseIntOrFPElementsAttr)
+    result = result_def(TensorType)
+    traits = traits_def(Pure())
+    assembly_format = "$value attr-dict `as` type($result)"
+
+    def __init__(self, value: Attribute, result_type: Attribute) -> None:
+        super().__init__(properties={"value": value}, result_types=[result_type])
 
 
 @irdl_op_definition
@@ -246,6 +265,6 @@ class DimOp(IRDLOperation):
 
 Kernel = Dialect(
     "kernel",
-    [CallOp, ViewOp, TemplateOp, YieldOp, ParallelOp, CheckOp, EntropyOp, ScratchOp, DimOp],
+    [CallOp, ViewOp, FillOp, TemplateOp, YieldOp, ParallelOp, CheckOp, EntropyOp, ScratchOp, DimOp],
     [],
 )

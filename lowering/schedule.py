@@ -232,6 +232,32 @@ def behind_whole_views(value: SSAValue) -> SSAValue:
     return value
 
 
+def only_begins_loops(fill: kernel.FillOp) -> bool:
+    """Whether loops alone read it, as states that change: each fills its own memory for the state."""
+    for use in fill.result.uses:
+        op = use.operation
+        if isinstance(op, onnx.LoopOp):
+            at, first = use.index - (len(op.operands) - len(op.v_initial)), 2
+        elif isinstance(op, onnx.ScanOp):
+            at, first = use.index, 0
+        else:
+            return False
+        block = op.regions[0].block
+        end = block.last_op
+        if not isinstance(end, onnx.YieldOp) or not 0 <= at < states_of(op):
+            return False
+        if end.operands[at + (1 if first else 0)] is block.args[at + first]:
+            return False
+    return True
+
+
+def states_of(op: onnx.LoopOp | onnx.ScanOp) -> int:
+    """The number of values that a loop carries."""
+    if isinstance(op, onnx.LoopOp):
+        return len(op.v_initial)
+    return len(op.operands) - onnx.attr(op, "num_scan_inputs")
+
+
 def same_bytes(a: SSAValue, b: SSAValue) -> bool:
     """Whether two tensors have, at all sizes, as many bytes."""
     return isinstance(a.type, TensorType) and isinstance(b.type, TensorType) and byte_size(a.type) is byte_size(b.type)
@@ -282,6 +308,9 @@ class Scheduler:
         places: list[tuple[Operation, list[Buffer | str]]] = []
         scratches: list[tuple[Operation, Buffer]] = []
         for op in self.makers(block):
+            if isinstance(op, kernel.FillOp) and only_begins_loops(op):
+                op.attributes["kernel.outputs"] = ArrayAttr([StringAttr("unmade")])
+                continue
             homes: list[Buffer | str] = [
                 self.given[r] if r in self.given else f"output:{outputs[r]}" if r in outputs else self.home(r, op)
                 for r in op.results
@@ -322,7 +351,7 @@ class Scheduler:
                 owner = value.owner
                 if (
                     home != "dynamic"
-                    and isinstance(owner, (kernel.CallOp, onnx.IfOp))
+                    and isinstance(owner, (kernel.CallOp, kernel.FillOp, onnx.IfOp))
                     and owner.parent is region.block
                     and same_bytes(value, result)
                     and [behind_whole_views(v) for v in end.operands].count(value) == 1
@@ -406,7 +435,7 @@ class Scheduler:
                 continue  # the output's own sizes must be known: a view may have others than what it views
             value = behind_whole_views(value)
             owner = value.owner
-            made = isinstance(owner, (kernel.CallOp, onnx.IfOp)) and owner.parent is block
+            made = isinstance(owner, (kernel.CallOp, kernel.FillOp, onnx.IfOp)) and owner.parent is block
             if made and value not in homes and self.known_at_entry(value.type):
                 homes[value] = index
         return homes

@@ -37,6 +37,7 @@ from ..semantics.facts import Contradiction, Facts
 from ..semantics.kinds import Kind, kind_of
 from .dependences import Dependences
 from .driver import ORIGIN, PATTERN, origins_of, set_origins
+from .fills import find_fills
 from .found_sizes import FOUND, bound_by_execution, most_of
 from .group import Grouping, with_assumptions
 from .groups import WITH_EPILOGUE, Group
@@ -148,6 +149,8 @@ class Outliner:
     calls: int = 0
 
     def run_block(self, block: Block, facts: Facts, *, versions: bool = False) -> None:
+        if self.fuse:
+            find_fills(block)
         for op in block.ops:
             if isinstance(op, onnx.CustomOp):
                 continue  # its region is a body of scalars
@@ -461,7 +464,7 @@ def merge_origins(kept: FuncOp, other: FuncOp) -> None:
 def drop_dead_constants(block: Block) -> None:
     """Constants that only kernels used have been copied into them."""
     for op in reversed(list(block.ops)):
-        if isinstance(op, (onnx.ConstantOp, onnx.InitializerOp, dims.TensorOp)) and not any(
+        if isinstance(op, (onnx.ConstantOp, onnx.InitializerOp, dims.TensorOp, kernel.FillOp)) and not any(
             list(r.uses) for r in op.results
         ):
             op.detach()
@@ -473,7 +476,7 @@ def single_op_kernels(function: FuncOp) -> Iterator[tuple[Operation, FuncOp]]:
     dims_count = sum(isinstance(a.type, IndexType) for a in function.body.block.args)
     rename = {f"d{i}": Dim.symbol(f"d{i}") for i in range(dims_count)}
     for op in function.body.block.ops:
-        if isinstance(op, (onnx.ConstantOp, dims.TensorOp, ReturnOp)):
+        if isinstance(op, (onnx.ConstantOp, dims.TensorOp, kernel.FillOp, ReturnOp)):
             continue
         constants = {v: c for v in op.operands if (c := small_constant(v)) is not None}
         inputs = [v for v in dict.fromkeys(op.operands) if v not in constants]

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from xdsl.dialects.builtin import TensorType
 from xdsl.ir import Operation, SSAValue
 
-from ..dialects import dims, onnx
+from ..dialects import dims, kernel, onnx
 from ..dialects.dims import Dim, as_dim, dims_of
 from ..semantics.facts import Facts
 from ..semantics.kinds import is_view
@@ -55,7 +55,7 @@ KEPT_IN_KERNEL = 64
 def small_constant(value: SSAValue) -> Operation | None:
     """The op that makes the value, if it is small and known, so that kernels hold it themselves."""
     owner = value.owner
-    if isinstance(owner, dims.TensorOp):
+    if isinstance(owner, (dims.TensorOp, kernel.FillOp)):
         return owner
     if isinstance(owner, (onnx.ConstantOp, onnx.InitializerOp)) and "overridable" not in owner.properties:
         array = constant_value(value)

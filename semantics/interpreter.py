@@ -392,6 +392,11 @@ class Interpreter:
             source = source.reshape(-1)[offset : offset + math.prod(sizes)]
         return [source.reshape(sizes)]
 
+    def run_fill(self, op: Operation, frame: Frame) -> Sequence[Value]:
+        assert isinstance(op, kernel.FillOp)
+        sizes = [frame.need(dim) for dim in dims.dims_of(op.result)]
+        return [np.full(sizes, onnx.dense_array(op.value))]
+
     def run_dims(self, op: Operation, frame: Frame) -> Sequence[Value]:
         assert isinstance(op, dims.TensorOp)
         type_ = op.result.type
@@ -424,6 +429,7 @@ HANDLERS: dict[type[Operation], Callable[[Interpreter, Operation, Frame], Sequen
     dims.TensorOp: Interpreter.run_dims,
     func.CallOp: Interpreter.run_func_call,
     kernel.CallOp: Interpreter.run_kernel,
+    kernel.FillOp: Interpreter.run_fill,
     kernel.ViewOp: Interpreter.run_view,
     onnx.CallOp: Interpreter.run_call,
     onnx.InitializerOp: Interpreter.run_initializer,

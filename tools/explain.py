@@ -17,8 +17,8 @@ from ..rewrites.reasons import Reason
 from ..rewrites.versions import VERSION
 
 NOT_HOSTED = (
-    kernel.CallOp, kernel.ViewOp, onnx.InitializerOp, onnx.ConstantOp, onnx.YieldOp, onnx.IfOp, onnx.LoopOp,
-    onnx.ScanOp, dims.TensorOp, dims.BindOp, dims.AssumeOp, ReturnOp, FuncOp,
+    kernel.CallOp, kernel.ViewOp, kernel.FillOp, onnx.InitializerOp, onnx.ConstantOp, onnx.YieldOp, onnx.IfOp,
+    onnx.LoopOp, onnx.ScanOp, dims.TensorOp, dims.BindOp, dims.AssumeOp, ReturnOp, FuncOp,
 )  # fmt: skip
 
 

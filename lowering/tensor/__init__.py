@@ -13,7 +13,7 @@ from xdsl.dialects import func
 from xdsl.dialects.builtin import ArrayAttr, StringAttr, TensorType
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 
-from ...dialects import dims, onnx
+from ...dialects import dims, kernel, onnx
 from ...dialects.dims import ShapeAttr, dims_of
 from ...dialects.kernel import operators_of
 from ...semantics.known import constant_value
@@ -31,7 +31,7 @@ from .graph import Leaf, Literal, Node, Sizes
 from .images import IMAGES
 from .learning import LEARNING
 from .losses import LOSSES
-from .movement import MOVEMENT
+from .movement import MOVEMENT, expanded
 from .operators import Operands, Rule
 from .optimizers import OPTIMIZERS
 from .plan import Plan
@@ -116,6 +116,9 @@ class Reader:
     def _read(self, op: Operation) -> None:
         if isinstance(op, dims.TensorOp):
             self._nodes[op.result] = Sizes(dims_of(op.result), element_of_value(op.result), op.exprs.data)
+        elif isinstance(op, kernel.FillOp):
+            literal = Literal((), element_of_value(op.result), onnx.dense_array(op.value))
+            self._nodes[op.result] = expanded(literal, dims_of(op.result))
         elif isinstance(op, onnx.ConstantOp | onnx.InitializerOp):
             self._read_constant(op)
         elif isinstance(op, onnx.OnnxOp | onnx.CustomOp) and (rule := RULES.get(type(op))) is not None:

@@ -39,3 +39,20 @@ func.func @main(%x: tensor<?x8xf32, #dims.shape<"N, 8">>, %w: tensor<8x4xf32>, %
   %y = onnx.Add(%m, %b) : (tensor<?x4xf32, #dims.shape<"N, 4">>, tensor<?x4xf32, #dims.shape<"M, 4">>) -> tensor<?x4xf32, #dims.shape<"broadcast(M, N), 4">>
   func.return %y : tensor<?x4xf32, #dims.shape<"broadcast(M, N), 4">>
 }
+
+// -----
+
+// One value everywhere is no kernel: who reads it holds it, and `main` writes what it returns.
+// CHECK-LABEL: func.func @main
+// CHECK:         %z = kernel.fill dense<0.000000e+00>
+// CHECK:         %y = kernel.call @add_0 <"N">(%x)
+// CHECK-NEXT:    func.return %y, %z
+// CHECK-LABEL: func.func private @add_0
+// CHECK:         kernel.fill
+// CHECK:         onnx.Add
+func.func @main(%x: tensor<?x8xf32, #dims.shape<"N, 8">>) -> (tensor<?x8xf32, #dims.shape<"N, 8">>, tensor<?x8xf32, #dims.shape<"N, 8">>) {
+  %s = dims.tensor <"N, 8"> : tensor<2xi64>
+  %z = onnx.ConstantOfShape(%s) : (tensor<2xi64>) -> tensor<?x8xf32, #dims.shape<"N, 8">>
+  %y = onnx.Add(%x, %z) : (tensor<?x8xf32, #dims.shape<"N, 8">>, tensor<?x8xf32, #dims.shape<"N, 8">>) -> tensor<?x8xf32, #dims.shape<"N, 8">>
+  func.return %y, %z : tensor<?x8xf32, #dims.shape<"N, 8">>, tensor<?x8xf32, #dims.shape<"N, 8">>
+}
