@@ -1,10 +1,11 @@
 """Fusion under symbolic axes: kernels, and the bytes that they read and write, against the same model with fixed axes.
 
-    python benchmarks/fusion.py FOLDER [--only NAME ...] [--json FILE]
+    python benchmarks/fusion.py FOLDER [--only NAME ...] [--at SIZE ...] [--json FILE]
 
 Each model below the folder is compiled to the kernels level twice: as it is, and with the axes of its inputs set to
 those of the arrays in an `.npz` beside it (members named as the inputs, or with `in_` in front; the first such file in
-order of names; where there is none, every symbol is 16).  No code is generated.  An anchor is what a kernel must be
+order of names; where there is none, every symbol is 16), or with `--at` once for each of these sizes of all symbols.
+No code is generated.  An anchor is what a kernel must be
 made for: a contraction, a windowed operator, a reduction, an operator whose result's size or place data decides,
 control flow.  Counted is what a call runs: of an If's branches the one with most (`--all` counts each of them), loops'
 bodies once.  Bytes are those of operands and results of every kernel; sizes that only data decides are taken to be 64,
@@ -16,8 +17,8 @@ from __future__ import annotations
 import argparse
 import json
 import time
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -96,6 +97,15 @@ def arrays_beside(path: Path, names: list[str]) -> dict[str, tuple[int, ...]]:
         if found:
             return found
     return {}
+
+
+def shapes_at(main: FuncOp, size: int) -> dict[str, tuple[int, ...]]:
+    """The shapes of the inputs where every symbol has this size."""
+    return {
+        name: tuple(d.evaluate(dict.fromkeys(d.symbols, size)) for d in dims_of(argument))
+        for argument in main.body.block.args
+        if isinstance(argument.type, TensorType) and (name := onnx.value_name(argument)) is not None
+    }
 
 
 def fix_axes(model: Any, shapes: Mapping[str, tuple[int, ...]]) -> Any:
@@ -187,14 +197,30 @@ def count(model: Any, shapes: Mapping[str, tuple[int, ...]], every: bool = False
     ), state
 
 
-def measure(path: Path, every: bool) -> Row:
-    """One model, both ways."""
+def measure(path: Path, every: bool, sizes: Sequence[int]) -> Iterator[Row | str]:
+    """One model, both ways: with the sizes of the arrays beside it, or with each of those given."""
     model = onnx_package.load(str(path))
     weights = {w.name for w in model.graph.initializer}
     shapes = arrays_beside(path, [i.name for i in model.graph.input if i.name not in weights])
-    symbolic, _ = count(model, shapes, every)
-    fixed, _ = count(fix_axes(model, shapes), shapes, every)
-    return Row(name_of(path), symbolic, fixed)
+    try:
+        symbolic, state = count(model, shapes, every)
+    except Error as e:
+        yield f"{name_of(path):36} {str(e).splitlines()[0]}"
+        return
+    main = main_of(state.module)
+    if sizes and not bindings(main, {}):
+        return  # nothing to fix
+    for size in sizes or (None,):
+        name = name_of(path) + ("" if size is None else f" at {size}")
+        try:
+            if size is not None:
+                shapes = shapes_at(main, size)
+                symbolic = replace(symbolic, bytes=bytes_moved(main, bindings(main, shapes), every))
+            fixed, _ = count(fix_axes(model, shapes), shapes, every)
+        except Error as e:
+            yield f"{name:36} {str(e).splitlines()[0]}"
+        else:
+            yield Row(name, symbolic, fixed)
 
 
 def name_of(path: Path) -> str:
@@ -229,6 +255,7 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--only", nargs="*", default=[], help="models whose path has one of these words")
     parser.add_argument("--all", action="store_true", help="count all branches of an If")
+    parser.add_argument("--at", nargs="*", type=int, default=[], help="sizes that all symbols have")
     parser.add_argument("--json", type=Path)
     arguments = parser.parse_args()
     print(HEAD)
@@ -236,12 +263,9 @@ def main() -> None:
     for path in models_in(arguments.folder):
         if arguments.only and not any(word in str(path) for word in arguments.only):
             continue
-        try:
-            rows.append(measure(path, arguments.all))
-        except Error as e:
-            print(f"{name_of(path):36} {str(e).splitlines()[0]}")
-            continue
-        print(line(rows[-1]), flush=True)
+        for row in measure(path, arguments.all, arguments.at):
+            print(line(row) if isinstance(row, Row) else row, flush=True)
+            rows += [row] if isinstance(row, Row) else []
     if arguments.json:
         arguments.json.write_text(json.dumps([asdict(r) for r in rows], indent=1))
 

@@ -14,7 +14,8 @@ from xdsl.ir import Block, Operation, SSAValue
 
 from ..dialects import kernel, onnx
 from ..dialects.dims import dims_of
-from ..semantics.known import constant_value
+from ..semantics.facts import Facts
+from ..semantics.known import constant_value, known_dims
 from .driver import origins_of, set_origins
 from .views import KEPT_IN_KERNEL, product
 
@@ -25,10 +26,10 @@ MOVED: frozenset[type[Operation]] = frozenset((
 """Operators whose results have no element that their first operand does not have, and that check no value of it."""
 
 
-def find_fills(block: Block) -> None:
+def find_fills(block: Block, facts: Facts) -> None:
     """Puts a `kernel.fill` in place of each result of the block's operators that has one known value everywhere."""
     for op in list(block.ops):
-        if is_small(op) or (value := fill_of(op)) is None:
+        if is_small(op) or (value := fill_of(op, facts)) is None:
             continue
         for result in op.results:
             fill = kernel.FillOp(value, result.type)
@@ -50,17 +51,29 @@ def is_small(op: Operation) -> bool:
     )
 
 
-def fill_of(op: Operation) -> DenseIntOrFPElementsAttr | None:
+def fill_of(op: Operation, facts: Facts) -> DenseIntOrFPElementsAttr | None:
     """The value that all elements of an op's results have, of rank 0; None where it is not known."""
     if isinstance(op, onnx.ConstantOfShapeOp):
         fill = onnx.attr(op, "value")
         return dense_scalar(np.zeros(1, np.float32) if fill is None else np.asarray(fill))
-    if type(op) in MOVED:
+    if type(op) in MOVED or (isinstance(op, onnx.GatherOp) and is_inside(op, facts)):
         return value_everywhere(op.operands[0])
     if isinstance(op, onnx.ConcatOp):
         first, *others = map(value_everywhere, op.operands)
         return first if all(other == first for other in others) else None
     return None
+
+
+def is_inside(op: onnx.GatherOp, facts: Facts) -> bool:
+    """Whether all indices are known and inside of the axis, so that nothing needs to check them."""
+    indices = known_dims(op.operands[1])
+    source = dims_of(op.operands[0])
+    if indices is None or not source:
+        return False
+    size = source[onnx.attr(op, "axis") % len(source)]
+    return all(
+        facts.prove_le(-size, at).answer is True and facts.prove_le(at + 1, size).answer is True for at in indices
+    )
 
 
 def value_everywhere(value: SSAValue) -> DenseIntOrFPElementsAttr | None:

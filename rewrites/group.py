@@ -23,7 +23,7 @@ from ..semantics.facts import Facts
 from ..semantics.kinds import TRANSCENDENTAL, VIEWS, Kind, is_view, kind_of
 from .dependences import Dependences
 from .found_sizes import most_of
-from .groups import LOOPS, PARTS, READ_ONCE, Group, has_epilogue, reads_rows, space, space_of, start_group
+from .groups import LOOPS, MOVED_ONCE, Group, has_epilogue, reads_rows, space, space_of, start_group
 from .pass_views import is_swap
 from .reasons import TAKEN, Decision, Reason
 from .sink import INDEX_MAPS
@@ -93,11 +93,14 @@ class Grouping:
                 self.group_of[op].ops.sort(key=self.index.__getitem__)
 
     def follow_template(self, group: Group) -> None:
-        """Merges pointwise operators on parts of a template's result, the gates of a cell, with the template.
+        """Merges pointwise operators on parts of a template's result, or on it in another order, with the template.
 
-        They run behind it, over what it has just made, where nothing else reads that.
+        They (the gates of a cell, the batch in front of a recurrence's steps) run behind it, over what it has just
+        made, where nothing else reads that.
         """
-        if any(kind_of(op) is not Kind.POINTWISE and type(op) not in PARTS for op in group.ops):
+        if any(
+            kind_of(op) is not Kind.POINTWISE and type(op) not in MOVED_ONCE and not is_view(op) for op in group.ops
+        ):
             return
         makers = [p for op in group.ops for p in self.producers(op) if self.group_of[p].anchor is not None]
         first = self.group_of[makers[0]] if makers else None
@@ -106,7 +109,7 @@ class Grouping:
         views = self.views_between(first, group)
         if views is None or len(first.ops) + len(group.ops) > MAX_OPS:
             return
-        if not any(type(op) in PARTS for op in (*views, *group.ops)):
+        if not any(type(op) in MOVED_ONCE for op in (*views, *group.ops)):
             return  # it would be in the epilogue, but for its size
         if self.dependences.has_path_between(first, group, self.group_of, views):
             return
@@ -124,7 +127,7 @@ class Grouping:
         while stack:
             for use in stack.pop().uses:
                 user = use.operation
-                if user in self.views and (type(user) in PARTS or is_view(user)):
+                if user in self.views and (type(user) in MOVED_ONCE or is_view(user)):
                     if user not in found:
                         found.append(user)
                         stack.extend(user.results)
@@ -388,12 +391,12 @@ class Grouping:
         anchor = c.anchor
         assert anchor is not None
         loops = p.rows is None and not p.closed and all(kind_of(op) in LOOPS for op in p.ops)
-        if consumer is not anchor and consumer in (prologue := self.prologue(c)):
+        if consumer is not anchor and consumer in self.prologue(c):
             if not loops:
                 return (Reason.WINDOW if kind_of(producer) is Kind.WINDOW else Reason.MOVEMENT), None
             if not self.used_only_in(p, c):
                 return Reason.USERS, None
-            return self.judge_inlining(p, consumer, space_of(prologue[-1]))
+            return self.judge_inlining(p, consumer)
         if any(use.operation is anchor for op in p.ops for r in op.results for use in r.uses):
             if self.is_read_swapped(p, anchor):
                 return Reason.OPERAND, None
@@ -455,15 +458,8 @@ class Grouping:
         if p.rows is None and not p.closed:  # a loop in front of a reduction
             if not self.used_only_in(p, c) and (c.closed or not self.outputs_fit(p, c, consumer)):
                 return Reason.USERS, None
-            if c.rows is not None and any(
-                kind_of(op) is Kind.MOVEMENT and not self.is_view(op) and type(op) not in INDEX_MAPS for op in p.ops
-            ):
+            if c.rows is not None and not all(self.may_be_read_in_rows(op) for op in p.ops):
                 return Reason.MOVEMENT, None
-            if (
-                self.is_costly(p)
-                and (missing := self.other_volume(space(p), space_of(consumer, reads=True))) is not None
-            ):
-                return Reason.RECOMPUTE, missing
             return Reason.PRODUCER, None
         if p.closed or c.closed:
             if c.rows is not None or c.closed:
@@ -505,14 +501,10 @@ class Grouping:
                     return Reason.USERS, missing
             if any(kind_of(op) is Kind.MOVEMENT for op in c.ops):
                 return Reason.USERS, None
-        return self.judge_inlining(p, consumer, goal)
+        return self.judge_inlining(p, consumer)
 
-    def judge_inlining(self, p: Group, consumer: Operation, goal: tuple[Dim, ...]) -> tuple[Reason, str | None]:
-        """Whether loops over `goal` may compute what `p` makes where `consumer` reads it."""
-        # what is moved to one place each is not computed again
-        source = space_of(consumer) if type(consumer) in READ_ONCE else space(p)
-        if self.is_costly(p) and (missing := self.other_volume(source, goal)) is not None:
-            return Reason.RECOMPUTE, missing
+    def judge_inlining(self, p: Group, consumer: Operation) -> tuple[Reason, str | None]:
+        """Whether loops may compute what `p` makes where `consumer` reads it, or in front, in the kernel's scratch."""
         if isinstance(consumer, (onnx.GatherOp, onnx.GatherElementsOp, onnx.GatherNDOp)) and self.is_costly(p):
             return Reason.RECOMPUTE, None
         return Reason.PRODUCER, None
@@ -520,12 +512,16 @@ class Grouping:
     def outputs_fit(self, p: Group, c: Group, consumer: Operation) -> bool:
         """Whether what is needed elsewhere of `p` has the dims that the rows run over, so that it can be stored too."""
         goal = space_of(consumer, reads=True)
-        return not any(kind_of(op) is Kind.MOVEMENT for op in p.ops) and all(
+        return all(
             self.unequal(dims_of(r), goal) is None
             for op in p.ops
             for r in op.results
             if any(not self.inside(u.operation, p, c) for u in r.uses)
         )
+
+    def may_be_read_in_rows(self, op: Operation) -> bool:
+        """Whether a reduction may read through an op, row by row and maybe several times."""
+        return kind_of(op) is not Kind.MOVEMENT or self.is_view(op) or type(op) in INDEX_MAPS or reads_rows(op)
 
     def keeps_rows(self, op: Operation, rows: tuple[Dim, ...]) -> bool:
         """A view that adds or drops axes of size 1 behind the rows: the leading dims stay where they are."""
@@ -558,10 +554,6 @@ class Grouping:
             if proof.answer is not True:
                 return "" if proof.answer is False else (proof.missing or f"{a} == {b}")
         return None
-
-    def other_volume(self, left: Sequence[Dim], right: Sequence[Dim]) -> str | None:
-        """None where both have as many elements; else the fact that would make it so (empty: they differ)."""
-        return self.unequal([product(left)], [product(right)])
 
 
 def with_assumptions(facts: Facts, conditions: Sequence[str]) -> Facts:

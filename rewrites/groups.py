@@ -25,10 +25,7 @@ class Group:
     """A reduction over other than trailing axes: only operators on its result's dims may follow."""
 
 
-PARTS: frozenset[type[Operation]] = frozenset((onnx.SplitOp, onnx.SliceOp))
-"""Movement operators that take parts of a value as they are."""
-
-READ_ONCE: frozenset[type[Operation]] = frozenset((
+MOVED_ONCE: frozenset[type[Operation]] = frozenset((
     onnx.ConcatOp, onnx.SliceOp, onnx.SplitOp, onnx.TransposeOp, onnx.DepthToSpaceOp, onnx.SpaceToDepthOp,
 ))  # fmt: skip
 """Movement operators that read each element of their operands at most once, though they may have other sizes."""

@@ -150,7 +150,7 @@ class Outliner:
 
     def run_block(self, block: Block, facts: Facts, *, versions: bool = False) -> None:
         if self.fuse:
-            find_fills(block)
+            find_fills(block, facts)
         for op in block.ops:
             if isinstance(op, onnx.CustomOp):
                 continue  # its region is a body of scalars

@@ -58,7 +58,11 @@ def may_copy(op: Operation) -> bool:
     readers = readers_behind_views(op)
     if all(kind_of(r) in LOOPS for r in readers):
         return type(op) in INDEX_MAPS
-    if len(readers) > MOST_CONTRACTIONS or not all(is_wide_contraction(r) for r in readers):
+    if len(readers) > MOST_CONTRACTIONS:
+        return False
+    if isinstance(op, onnx.ExpandOp):  # it reads little
+        return all(kind_of(r) in (*LOOPS, Kind.TEMPLATE) for r in readers)
+    if not all(is_wide_contraction(r) for r in readers):
         return False
     if isinstance(op, onnx.TransposeOp):  # a real one is dear
         return is_swap(op) and all(isinstance(r, (onnx.MatMulOp, onnx.GemmOp)) for r in readers)

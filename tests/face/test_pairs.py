@@ -27,12 +27,12 @@ MODELS = {
         "r = ReduceSum (x, one) a = Add (r, b) q = Sqrt (a) y = Mul (q, x) }",
         {"broadcast(S, T) == S"},
     ),
-    "a costly value of another size": (
-        "(float[S, 1] x, float[1, T] b) => (float[S, T] y) { e = Exp (x) y = Mul (e, b) }",
-        {"S == S*T"},
+    "a costly value that is looked up": (
+        "(float[S, 8] x, int64[T] i) => (float[T, 8] y) { e = Exp (x) y = Gather (e, i) }",
+        set[str](),
     ),
     "a transpose behind a product": (
-        "(float[B, T, 8] x, float[8, 8] w) => (float[T, B, 8] y) {"
+        "(float[B, T, 8] x, float[8, 8] w) => (float[T, B, 8] y, float[B, T, 8] m) {"
         "m = MatMul (x, w) y = Transpose <perm = [1, 0, 2]> (m) }",
         {"B == 1"},
     ),

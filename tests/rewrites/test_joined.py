@@ -11,7 +11,8 @@ import sardonyx as sx
 
 HEAD = '<ir_version: 10, opset_import: ["" : 21]> g '
 CONSTANTS = """ zero = Constant <value_ints = [0]> () one = Constant <value_ints = [1]> ()
-  two = Constant <value_ints = [2]> () three = Constant <value_ints = [3]> () """
+  two = Constant <value_ints = [2]> () three = Constant <value_ints = [3]> ()
+  axis = Constant <value_int = 1> () """
 CASES = {
     "two columns of one value": (
         "(float[N, 4] x) => (float[N, 1] y, float[N, 1] z) {"
@@ -64,6 +65,48 @@ CASES = {
         ' y = GRU <hidden_size = 5, direction = "bidirectional"> (x, w, r, , , i) }',
         ["gru_0"],
         [{"S": 3, "B": 2}, {"S": 1, "B": 1}],
+    ),
+    "a recurrence with the batch in front, that two read": (
+        "(float[S, B, 4] x, float[2, 15, 4] w, float[2, 15, 5] r, float[B, S, 1] m)"
+        " => (float[B, S, 10] y, float[B, S, 10] z) { s = Constant <value_ints = [0, 0, -1]> ()"
+        ' g = GRU <hidden_size = 5, direction = "bidirectional"> (x, w, r) t = Transpose <perm = [0, 2, 1, 3]> (g)'
+        " f = Reshape (t, s) y = Transpose <perm = [1, 0, 2]> (f) z = Mul (y, m) }",
+        ["gru_mul_0"],
+        [{"S": 3, "B": 2}, {"S": 1, "B": 1}, {"S": 19, "B": 1}, {"S": 2, "B": 0}],
+    ),
+    "pixels in the place of channels": (
+        "(float[B, 3, H, W] x, float[8, 3, 1, 1] w) => (float[B, 2, P, Q] y) {"
+        " c = Conv (x, w) y = DepthToSpace <blocksize = 2> (c) }",
+        ["conv_depthtospace_0"],
+        [{"B": 2, "H": 5, "W": 7}, {"B": 1, "H": 1, "W": 1}, {"B": 0, "H": 2, "W": 2}],
+    ),
+    "a turned sum and its normalization": (
+        "(float[N, 8, M] x, float[N, M, 8] r, float[8] s) => (float[N, M, 8] a, float[N, M, 8] y) {"
+        " t = Transpose <perm = [0, 2, 1]> (x) a = Add (t, r) y = LayerNormalization (a, s) }",
+        ["transpose_add_layernormalization_0"],
+        [{"N": 3, "M": 5}, {"N": 1, "M": 1}, {"N": 2, "M": 70}, {"N": 2, "M": 0}],
+    ),
+    "rows that are looked up, and their normalization": (
+        "(float[9, 8] x, float[N, M] i, float[8] s) => (float[N, M, 8] e, float[N, M, 8] y) {"
+        " l = Cast <to = 7> (i) e = Gather (x, l) y = LayerNormalization (e, s) }",
+        ["cast_gather_layernormalization_0"],
+        [{"N": 3, "M": 5}, {"N": 1, "M": 1}, {"N": 0, "M": 3}],
+    ),
+    "a costly column": (
+        "(float[S, 1] x, float[1, T] b) => (float[S, T] y) { e = Exp (x) y = Mul (e, b) }",
+        ["exp_mul_0"],
+        [{"S": 3, "T": 5}, {"S": 1, "T": 1}, {"S": 40, "T": 33}, {"S": 0, "T": 3}, {"S": 3, "T": 0}],
+    ),
+    "a costly row under a softmax": (
+        "(float[S, T] x, float[1, T] b) => (float[S, T] y) { e = Tanh (b) a = Add (x, e) y = Softmax (a) }",
+        ["tanh_add_softmax_0"],
+        [{"S": 3, "T": 5}, {"S": 1, "T": 1}, {"S": 40, "T": 33}, {"S": 0, "T": 3}],
+    ),
+    "a row repeated for two that add it up": (
+        "(float[1, T] x, float[S, T] b) => (float[S, T] y) { s = Shape (b) e = Expand (x, s)"
+        " u = CumSum (e, axis) v = CumSum <reverse = 1> (e, axis) y = Add (u, v) }",
+        ["expand_cumsum_0", "expand_cumsum_1", "add_0"],
+        [{"S": 3, "T": 5}, {"S": 1, "T": 1}, {"S": 4, "T": 0}],
     ),
 }  # fmt: skip
 

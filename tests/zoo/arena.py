@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
 from sardonyx.dialects.dims import parse_dim
 from sardonyx.lowering.schedule import THREADS
+from sardonyx.runtime.errors import InputError
 
 from sardonyx.program import Program
 
@@ -34,6 +35,43 @@ def planned(program: Program, **symbols: int) -> int:
     """The arena's size by its formula."""
     formula = program.explain().to_dict()["memory"]["arena"]
     return parse_dim(formula).evaluate({**symbols, THREADS: program.threads})
+
+
+def bindings(program: Program, feeds: Mapping[str, Any], count: int = 3) -> Iterator[dict[str, Any]]:
+    """The inputs as they are, then repeated or cut to other sizes that the program takes; `count` if there are."""
+    yield dict(feeds)
+    sizes = symbols_of(program, feeds)
+    tried = [sizes]
+    changed = [{name: change(size) for name, size in sizes.items()} for change in CHANGES]
+    changed += [{**sizes, name: change(size)} for change in CHANGES for name, size in sizes.items()]
+    found = 1
+    for other in changed:
+        if other in tried:
+            continue
+        tried.append(other)
+        resized = {
+            spec.name: np.resize(feeds[spec.name], [parse_dim(str(dim)).evaluate(other) for dim in spec.shape])
+            for spec in program.inputs
+        }
+        try:
+            program(resized)
+        except InputError:
+            continue  # not a size that the model takes
+        yield resized
+        found += 1
+        if found == count:
+            return
+
+
+CHANGES: tuple[Callable[[int], int], ...] = (
+    lambda n: 2 * n,
+    lambda n: n + 1,
+    lambda n: 3 * n,
+    lambda n: n + 32,
+    lambda n: max(1, n // 2),
+    lambda n: 1,
+)
+"""Other sizes to try."""
 
 
 def symbols_of(program: Program, feeds: Mapping[str, Any]) -> dict[str, int]:

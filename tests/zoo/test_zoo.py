@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from arena import ALIGNMENT, planned, symbols_of, touched
+from arena import ALIGNMENT, bindings, planned, symbols_of, touched
 from fetch import catalog, is_here, path_of, zoo_folder
 from sardonyx.tools.explain import explain
 
@@ -110,12 +110,15 @@ def test_a_model_touches_the_arena_that_is_planned(name: str) -> None:
     path, entry = model_of(name)
     feeds, assume = feeds_of(entry), entry.get("assume", ())
     program = sx.compile(path, threads=1, assume=assume)
-    peak = planned(program, **symbols_of(program, feeds))
-    used = touched(program, feeds)
-    assert used <= peak
-    if not any(op in CONTROL for op in operators(path)):
-        # of the last scratch, what is there for whole vectors may be left as it is
-        assert used > peak - 2 * ALIGNMENT
+    for given in bindings(program, feeds):
+        sizes = symbols_of(program, given)
+        peak = program.memory_analysis(**sizes).peak
+        assert peak == planned(program, **sizes)
+        used = touched(program, given)
+        assert used <= peak, sizes
+        if not any(op in CONTROL for op in operators(path)):
+            # of the last scratch, what is there for whole vectors may be left as it is
+            assert used > peak - 2 * ALIGNMENT, sizes
 
 
 @pytest.mark.slow
