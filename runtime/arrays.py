@@ -24,7 +24,7 @@ C_ORDER_ALIGNED = 0x101
 _EXTENSION_TYPES = frozenset(
     {
         "bfloat16", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu",
-        "float4_e2m1fn", "int4", "uint4", "int2", "uint2",
+        "float6_e2m3fn", "float6_e3m2fn", "float4_e2m1fn", "int4", "uint4", "int2", "uint2",
     }
 )  # fmt: skip
 """Element types of ml_dtypes; each element takes a byte, two for bfloat16."""
@@ -45,7 +45,7 @@ def dtype_of(name: str) -> np.dtype[Any]:
 class Spec:
     """An input as the call path needs it."""
 
-    __slots__ = ("default", "dtype", "is_object", "name", "rank", "text")
+    __slots__ = ("default", "dtype", "holds", "is_object", "name", "rank", "text")
 
     def __init__(self, spec: TensorSpec) -> None:
         self.name = spec["name"]
@@ -53,6 +53,7 @@ class Spec:
         self.dtype = dtype_of(spec["dtype"])
         self.rank = len(spec["dims"]) if spec["dims"] != ["..."] else -1  # any
         self.is_object = spec["dtype"] in OBJECT_TYPES
+        self.holds = spec.get("holds")
         self.default = spec.get("default")
 
 
@@ -151,7 +152,7 @@ def as_objects(value: object, spec: Spec) -> object:
     if spec.text != "string":
         return value
     array = np.asarray(cast("Any", value))
-    if len(array.shape) != spec.rank:
+    if spec.rank >= 0 and len(array.shape) != spec.rank:
         raise InputError(f"input '{spec.name}' has {_axes(array.ndim)} {array.shape}, expected {_axes(spec.rank)}")
     if array.dtype.kind not in "OUST":
         raise InputError(f"input '{spec.name}' is {array.dtype.name}, expected {spec.text}")

@@ -20,6 +20,19 @@ Sizes = Sequence[int]
 Shape = tuple[int, ...]
 
 
+class Held(TypedDict):
+    """What a container, or one of its tensors, is declared to be.
+
+    `kind` is `tensor`, `sequence`, `optional` or `map`; `dtype` the element type of a tensor, or of a map's keys;
+    `dims` a tensor's sizes, -1 where one is open, and absent where the rank is.
+    """
+
+    kind: str
+    dtype: NotRequired[str]
+    dims: NotRequired[list[int]]
+    element: NotRequired[Held]
+
+
 class TensorSpec(TypedDict):
     """An input or output. `dims` has a number or an expression for each axis; it is empty for `object`."""
 
@@ -27,6 +40,8 @@ class TensorSpec(TypedDict):
     dtype: str
     """numpy's or ml_dtypes' name of the element type, or one of OBJECT_TYPES."""
     dims: list[int | str]
+    holds: NotRequired[Held]
+    """What an `object` is."""
     default: NotRequired[int]
     """The weight that an input is where the caller gives none."""
 
@@ -77,6 +92,8 @@ class Question(TypedDict):
     expression: str
     places: dict[str, Place]
     assumptions: list[str]
+    asks: NotRequired[str]
+    """What the program that gives the answer is compiled under, where no inputs tell it themselves."""
 
 
 class Place(TypedDict):

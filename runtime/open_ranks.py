@@ -1,10 +1,13 @@
-"""A program whose ranks the inputs decide: each call answers its question, and goes to the code for that answer."""
+"""A program whose ranks the inputs decide: each call answers its question, and goes to the code for that answer.
+
+What no input tells by itself, the branch that an If takes, a program is asked that computes it.
+"""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 import numpy as np
 
@@ -31,6 +34,7 @@ class OpenRanks(Arguments):
     """Is called as a loaded program is. `variant` gives the program under an assumption; it may have to be compiled."""
 
     def __init__(self, manifest: Manifest, variant: Callable[[str], Callee], threads: int) -> None:
+        """A question that inputs do not answer themselves has a program, which is made at once."""
         question = manifest.get("question")
         assert question is not None
         self.manifest = manifest
@@ -42,6 +46,7 @@ class OpenRanks(Arguments):
         self._assumptions = question["assumptions"]
         self._places = list(question["places"].values())
         self._value = value_function(question["expression"], list(question["places"]))
+        self._asked = variant(question["asks"]) if "asks" in question else None
         self._variants: dict[int, Callee] = {}
         self._lock = threading.Lock()
 
@@ -80,7 +85,10 @@ class OpenRanks(Arguments):
 
     def _callee(self, values: Sequence[object]) -> Callee:
         """The program for the answer that these inputs give; the first time it is compiled, or found in the cache."""
-        value = self._value([self._known(values, place) for place in self._places])
+        if self._asked is not None:
+            value = int(self._asked.run_in_order(values)[0].reshape(-1)[0])
+        else:
+            value = self._value([self._known(values, place) for place in self._places])
         if len(self._assumptions) == 2:
             value = int(value != 0)
         found = self._variants.get(value)
@@ -100,6 +108,8 @@ class OpenRanks(Arguments):
         if index >= len(values):
             raise InputError(f"input '{self.input_names[index]}' is missing")
         value = values[index]
+        if place["kind"] == "rank" and isinstance(value, (list, tuple)) and self.specs[index].is_object:
+            return self._rank_in(index, cast("Sequence[object]", value))
         array = value if isinstance(value, np.ndarray) else as_input(value, self.specs[index])
         if place["kind"] == "rank":
             return array.ndim
@@ -112,3 +122,10 @@ class OpenRanks(Arguments):
         if at >= array.size:
             raise InputError(f"input '{self.input_names[index]}' has {array.size} elements, and no element {at}")
         return int(array.reshape(-1)[at])
+
+    def _rank_in(self, index: int, tensors: Sequence[object]) -> int:
+        """The one rank that the tensors of a sequence have; of none, 1."""
+        ranks = sorted({np.ndim(cast("Any", tensor)) for tensor in tensors}) or [1]
+        if len(ranks) > 1:
+            raise InputError(f"input '{self.input_names[index]}' has tensors of ranks {ranks[0]} and {ranks[-1]}")
+        return ranks[0]

@@ -15,6 +15,7 @@ from . import abi, elf
 from .abi import ENTRY_SYMBOL, PARALLEL_FOR_SYMBOL, ErrorCode, ErrorWord
 from .arguments import Arguments, count_text, quoted
 from .arrays import C_ORDER_ALIGNED, Array, Spec, address_of, as_input, as_objects, dtype_of
+from .containers import as_held
 from .context import Context
 from .errors import CompilerBug, InputError
 from .host import default_threads
@@ -196,7 +197,8 @@ class LoadedProgram(Arguments):
         words: list[int] = []
         for index, spec in enumerate(self.specs):
             if spec.is_object:
-                values[index] = as_objects(values[index], spec)
+                given = values[index]
+                values[index] = as_objects(given, spec) if spec.holds is None else as_held(given, spec.holds, spec.name)
                 words.append(context.keep(values[index]))
             else:
                 array = as_input(values[index], spec)

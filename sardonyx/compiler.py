@@ -44,7 +44,7 @@ from .runtime.cache import Cache, Weight
 from .runtime.errors import CompilerBug, InputError, OpenRankError, UnsupportedError, UsageError
 from .runtime.host import default_threads, detect, thread_count
 from .runtime.hosting import HostFunction
-from .runtime.manifest import FORMAT, Manifest, TensorSpec
+from .runtime.manifest import FORMAT, Held, Manifest, TensorSpec
 from .runtime.program import LoadedProgram
 from .runtime.tuned import load_tuned
 from .runtime.usage import checked, listed
@@ -54,6 +54,7 @@ from .semantics.custom import NO_OPERATORS, CustomOperator, Operators
 from .semantics.evaluate import operator_and_attributes, reference_of, result_places
 from .semantics.interpreter import run_graph
 from .semantics.reference import Value
+from .semantics.shapes.containers import container_dims
 from .semantics.weights import WeightStore
 from .tools.costs import costs_of
 from .tools.explain import NOT_HOSTED, explain, main_of, node_names
@@ -351,11 +352,30 @@ def spec_of(value: SSAValue, fallback: str) -> TensorSpec:
         dtype = onnx.numpy_dtype(value.type.element_type).name
         return {"name": onnx.value_name(value) or fallback, "dtype": dtype, "dims": ["..."]}
     described = host_value(value.type)
-    return {
+    spec: TensorSpec = {
         "name": onnx.value_name(value) or fallback,
         "dtype": described["dtype"],
         "dims": [d.value if d.is_const else str(d) for d in tensor_dims(value.type)],
     }
+    if described["dtype"] == "object" and (held := held_by(value.type)) is not None:
+        spec["holds"] = held
+    return spec
+
+
+def held_by(type_: Attribute) -> Held | None:
+    """What a container's type says of it; None for a type that says nothing."""
+    if isinstance(type_, onnx.SequenceType | onnx.OptionalType):
+        inner = held_by(type_.element)
+        kind = "sequence" if isinstance(type_, onnx.SequenceType) else "optional"
+        return None if inner is None else {"kind": kind, "element": inner}
+    if isinstance(type_, onnx.MapType):
+        return {"kind": "map", "dtype": "string" if type_.key == onnx.STRING else "int64"}
+    if not isinstance(type_, TensorType | UnrankedTensorType):
+        return None
+    dtype = "string" if type_.element_type == onnx.STRING else onnx.numpy_dtype(type_.element_type).name
+    if isinstance(type_, UnrankedTensorType):
+        return {"kind": "tensor", "dtype": dtype}
+    return {"kind": "tensor", "dtype": dtype, "dims": [d.value if d.is_const else -1 for d in container_dims(type_)]}
 
 
 def output_names(main: FuncOp) -> list[str]:

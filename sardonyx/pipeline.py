@@ -17,6 +17,7 @@ from xdsl.dialects.builtin import ArrayAttr, ModuleOp, StringAttr, TensorType, U
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Block, Operation
 
+from .branches import branch_question, branches_of, fix_branch
 from .build import (
     constant_operands,
     name_of,
@@ -67,6 +68,7 @@ from .runtime.usage import listed
 from .schedules import apply_schedules, tuned_key
 from .semantics.custom import CustomOperator, Operators, evaluator_of, meant_operators
 from .semantics.facts import Contradiction, Facts
+from .semantics.shapes.containers import ANY
 from .semantics.weights import WeightStore
 from .tools.inspect import symbols
 
@@ -89,6 +91,8 @@ class State:
     """A line for each value whose sizes the file declares otherwise than they are."""
     compute: Compute | None = None
     """Evaluates one op on large constants."""
+    branches: list[onnx.IfOp] = field(default_factory=list[onnx.IfOp])
+    """The Ifs of `main` before the first inference, by the number that answers name."""
 
     def kernels(self) -> list[FuncOp]:
         """The kernel functions, in module order."""
@@ -121,7 +125,12 @@ def _assume(state: State) -> None:
     ranges += [f"{name} <= {high}" for name, _, high in state.options.dims]
     block = main_of(state.module).body.block
     given = [part.strip() for text in state.options.assume for part in text.split(" and ")]
-    answers = [a for a in state.options.answers if not _fix_rank(block, a) and not _fix_size(block, a)]
+    answers = [
+        a
+        for a in state.options.answers
+        if not _fix_rank(block, a) and not _fix_size(block, a) and not fix_branch(state.module, a)
+    ]
+    state.branches = branches_of(main_of(state.module))
     declared = declared_ranges(main_of(state.module))
     for condition in reversed((*given, *ranges, *answers, *declared)):
         op = dims.AssumeOp(condition, DECLARED if condition in declared else ASSUMED)
@@ -134,17 +143,22 @@ def _assume(state: State) -> None:
 
 
 def _fix_rank(block: Block, answer: str) -> bool:
-    """An answer that tells an input's rank gives it a symbol for each axis."""
+    """An answer that tells an input's rank gives it a symbol for each axis; tensors of a sequence may differ there."""
     match = _RANK.fullmatch(answer)
     if match is None:
         return False
-    argument = block.args[int(match["index"])]
+    argument, rank = block.args[int(match["index"])], int(match["rank"])
+    if isinstance(argument.type, onnx.SequenceType):
+        inner = argument.type.element
+        assert isinstance(inner, UnrankedTensorType)
+        set_type(argument, onnx.SequenceType(dims.tensor_type(inner.element_type, [ANY] * rank)))
+        return True
     assert isinstance(argument.type, UnrankedTensorType)
     taken = {name for a in block.args if isinstance(a.type, TensorType) for d in dims.dims_of(a) for name in d.symbols}
     stem = re.sub(r"\W", "_", f"s_{onnx.value_name(argument) or argument.index}", flags=re.ASCII)
     while any(name.startswith(f"{stem}_") for name in taken):
         stem += "_"
-    sizes = [dims.Dim.symbol(f"{stem}_{axis}") for axis in range(int(match["rank"]))]
+    sizes = [dims.Dim.symbol(f"{stem}_{axis}") for axis in range(rank)]
     set_type(argument, dims.tensor_type(argument.type.element_type, sizes))
     return True
 
@@ -208,7 +222,7 @@ def _infer(state: State, *, declared: bool = False) -> None:
         declared=declared,
     )  # fmt: skip
     check_assumptions(state)
-    refuse_unknown_ranks(state.module)
+    refuse_unknown_ranks(state.module, state.branches)
 
 
 def _expand(state: State) -> None:
@@ -219,10 +233,10 @@ def _expand(state: State) -> None:
         _infer(state)
 
 
-def refuse_unknown_ranks(module: ModuleOp) -> None:
+def refuse_unknown_ranks(module: ModuleOp, branches: Sequence[onnx.IfOp]) -> None:
     """Raises UnsupportedError naming the nodes that give a rank which only data or sizes decide, and what tells it.
 
-    Where the inputs of a call tell it, the error is an OpenRankError with the question to ask them.
+    Where the inputs of a call tell it, or the condition of an If, the error is an OpenRankError with the question.
     """
     arguments = main_of(module).body.block.args
     found = [f"\n  --> input {onnx.value_name(a)!r}" for a in arguments if isinstance(a.type, UnrankedTensorType)]
@@ -235,7 +249,7 @@ def refuse_unknown_ranks(module: ModuleOp) -> None:
         )
     if found:
         message = f"the rank of a value is known at run time only{''.join(found)}"
-        question = question_of(main_of(module))
+        question = question_of(main_of(module)) or branch_question(main_of(module), branches)
         raise UnsupportedError(message) if question is None else OpenRankError(message, question)
 
 

@@ -6,10 +6,10 @@ from collections.abc import Iterable
 
 from xdsl.dialects.builtin import UnrankedTensorType
 from xdsl.dialects.func import FuncOp
-from xdsl.ir import BlockArgument
+from xdsl.ir import Attribute, BlockArgument
 
 from .codegen.entry_values import tensor_dims
-from .dialects import dims
+from .dialects import dims, onnx
 from .dialects.dims import Dim, parse_dim
 from .dialects.dims.expression import DimError, dim_max, dim_min
 from .rewrites.infer.materialize import told_by
@@ -23,7 +23,7 @@ RANK_OF_INPUT = "rank of input"
 def question_of(main: FuncOp) -> Question | None:
     """The first question that inputs can answer; None where there is none."""
     for argument in main.body.block.args:
-        if isinstance(argument.type, UnrankedTensorType):
+        if has_no_rank(argument.type):
             place: Place = {"input": argument.index, "kind": "rank", "at": 0}
             assumption = f"{RANK_OF_INPUT} {argument.index} == {{}}"
             return {"expression": "rank", "places": {"rank": place}, "assumptions": [assumption]}
@@ -33,6 +33,11 @@ def question_of(main: FuncOp) -> Question | None:
             if (found := _question(text, places)) is not None:
                 return found
     return None
+
+
+def has_no_rank(type_: Attribute) -> bool:
+    """Whether a tensor, or the tensors of a sequence, are declared without a rank."""
+    return isinstance(type_.element if isinstance(type_, onnx.SequenceType) else type_, UnrankedTensorType)
 
 
 def input_places(main: FuncOp) -> dict[str, Place]:
@@ -76,4 +81,4 @@ def _told_by(text: str) -> tuple[Dim, Iterable[str]]:
     return holds, [difference_condition(condition.left, condition.right), str(condition)]
 
 
-__all__ = ["RANK_OF_INPUT", "question_of"]
+__all__ = ["RANK_OF_INPUT", "has_no_rank", "question_of"]

@@ -125,3 +125,65 @@ def test_lower_names_what_to_assume() -> None:
     made = model("float[A, 1] x", "y = Squeeze(x)")
     with pytest.raises(sx.UnsupportedError, match="assume 'A == 1', or the contrary"):
         sx.lower(made, to="kernels")
+
+
+FLAT_OR_NOT = """y = If (c) <
+    then_branch = t () => (float[P] a) { k = Constant <value = int64[1] {-1}> () a = Reshape (x, k) },
+    else_branch = e () => (float[R, S] b) { b = Neg (x) }
+>"""
+
+
+def branched(inputs: str, condition: str, after: str = "") -> ModelProto:
+    return model(inputs, f"{condition} {FLAT_OR_NOT.replace('y =', 'z =')} y = Exp (z) {after}")
+
+
+def either(x: np.ndarray[Any, Any], taken: bool) -> np.ndarray[Any, Any]:
+    return np.exp(x.reshape(-1) if taken else -x)
+
+
+@pytest.mark.parametrize("shape", ["", "[1]"])
+def test_an_if_whose_condition_is_an_input(shape: str) -> None:
+    program = sx.compile(branched(f"bool{shape} c, float[N, 4] x", ""), cache=False)
+    for taken in (True, False, True):
+        x = ramp(2, 4) / 8
+        assert np.allclose(program(np.full([1] if shape else [], taken), x)["y"], either(x, taken))
+
+
+def test_an_if_whose_condition_is_computed() -> None:
+    """The condition has a program of its own, and each answer one without the If."""
+    condition = "s = ReduceSum <keepdims = 0> (x) l = Constant <value = float {1.0}> () c = Less (s, l)"
+    program = sx.compile(branched("float[N, 4] x", condition), cache=False)
+    for x in (ramp(2, 4) / 8, -ramp(3, 4) / 8, ramp(1, 4)):
+        got = program(x)["y"]
+        want = either(x, bool(x.sum() < 1))
+        assert got.shape == want.shape and np.allclose(got, want)
+    assert sorted(program.explain().to_dict()["variants"]) == ["branch of If 0 == 0", "branch of If 0 == 1"]
+
+
+def test_an_if_inside_of_another() -> None:
+    outer = f"""y = If (d) <
+        then_branch = u () => (float f) {{ {FLAT_OR_NOT.replace("y =", "f =")} }},
+        else_branch = v () => (float g) {{ g = ReduceSum <keepdims = 0> (x) }}
+    >"""
+    program = sx.compile(model("bool c, bool d, float[N, 4] x", outer), cache=False)
+    x = ramp(2, 4)
+    for c in (True, False):
+        assert np.array_equal(program(np.array(c), np.array(True), x)["y"], x.reshape(-1) if c else -x)
+        assert program(np.array(c), np.array(False), x)["y"] == x.sum()
+
+
+def test_a_condition_that_chance_decides_is_not_asked_for() -> None:
+    draw = "r = RandomUniformLike (x) s = ReduceSum <keepdims = 0> (r) c = Less (s, s)"
+    with pytest.raises(sx.UnsupportedError, match="the rank of a value is known at run time only"):
+        sx.compile(branched("float[N, 4] x", draw), cache=False)
+
+
+def test_a_sequence_of_tensors_of_no_declared_rank() -> None:
+    made = model("seq(float) s, int64 i", "a = SequenceAt (s, i) y = Neg (a)")
+    made.graph.input[0].type.sequence_type.elem_type.tensor_type.ClearField("shape")
+    program = sx.compile(made, cache=False)
+    for shape in ((2, 3), (4,), (1, 2, 2)):
+        tensors = [ramp(*shape), ramp(*shape)[:1]]
+        assert np.array_equal(program(tensors, np.array(1))["y"], -tensors[1])
+    with pytest.raises(sx.InputError, match="input 's' has tensors of ranks 1 and 2"):
+        program([ramp(2), ramp(2, 2)], np.array(1))

@@ -194,3 +194,34 @@ def test_a_body_that_is_of_no_use_for_an_element_type() -> None:
             sx.compile(made, ops=[grown])
         floats = model("(float[N] x) => (float[N] y) { y = mine.Grown (x) }")
         assert sx.compile(floats, ops=[grown])(np.zeros(2, f32))["y"].shape == (2,)
+
+
+def test_containers_of_something_else() -> None:
+    graph = "g (seq(float[2, N]) s, int64 i) => (float[2, M] y) { a = SequenceAt (s, i) y = Neg (a) }"
+    program = sx.compile(helper.make_model(parser.parse_graph(graph), opset_imports=[helper.make_opsetid("", 21)]))
+    one = np.ones((2, 3), np.float32)
+    assert program([one, one[:, :1]], np.array(1))["y"].shape == (2, 1)
+    for wrong, text in (
+        (one, "input 's' is a ndarray, expected a list"),
+        (None, "input 's' is a NoneType, expected a list"),
+        ([one, one[0]], r"input 's\[1\]' has 1 axis \(3,\), expected 2 axes"),
+        ([one.astype(np.float64)], r"input 's\[0\]' is float64, expected float32"),
+        (["text"], r"input 's\[0\]' is a str, expected an array"),
+    ):
+        with pytest.raises(sx.InputError, match=text):
+            program(wrong, np.array(0))
+
+
+def test_a_dictionary_of_something_else() -> None:
+    keys = helper.make_map_type_proto(
+        onnx.TensorProto.STRING, helper.make_tensor_type_proto(onnx.TensorProto.FLOAT, [])
+    )
+    node = helper.make_node("DictVectorizer", ["d"], ["y"], domain="ai.onnx.ml", string_vocabulary=["a", "b"])
+    infos = [helper.make_value_info("d", keys)], [helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, None)]
+    imports = [helper.make_opsetid("", 21), helper.make_opsetid("ai.onnx.ml", 1)]
+    program = sx.compile(helper.make_model(helper.make_graph([node], "g", *infos), opset_imports=imports))
+    assert program({"b": 2.0})["y"].reshape(-1).tolist() == [0, 2]
+    with pytest.raises(sx.InputError, match="input 'd' has the key 3, expected a str"):
+        program({3: 2.0})
+    with pytest.raises(sx.InputError, match="input 'd' is a list, expected a dictionary"):
+        program([2.0])
