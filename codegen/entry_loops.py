@@ -17,6 +17,7 @@ from xdsl.ir import Attribute, Block, Operation, SSAValue
 from ..dialects import kernel, onnx
 from ..dialects.dims import Dim
 from ..runtime.abi import WORD, Slot
+from ..runtime.errors import UnsupportedError
 from .entry_builder import EntryBuilder
 from .entry_control import (
     Variable,
@@ -33,7 +34,6 @@ from .entry_control import (
 from .entry_ops import bind_sizes, write_fill
 from .entry_sizes import bare_symbol
 from .entry_values import (
-    EntryError,
     Place,
     element_bytes,
     escaped,
@@ -128,16 +128,32 @@ def make_states(
 def make_stacks(
     e: EntryBuilder, values: Sequence[SSAValue], results: Sequence[SSAValue], homes: Sequence[Dim | str]
 ) -> list[Stack]:
-    """The loop's stacked outputs."""
+    """The loop's stacked outputs. Raises UnsupportedError for texts, which are no bytes that could stand in a row."""
     b = e.b
     stacks: list[Stack] = []
     for value, result, home in zip(values, results, homes, strict=True):
         if is_object(value.type):
-            raise EntryError(f"a loop cannot stack up values of type {value.type}")
+            owner = result.owner
+            assert isinstance(owner, Operation)
+            raise UnsupportedError(
+                f"{onnx.describe(owner)} stacks up texts: its output '{name_of(result, owner.name)}'"
+            )
         sizes = [b.words(1) for _ in tensor_dims(value.type)]
         place = home_before(e, home, result.type)
         stacks.append(Stack(value, result, place, b.words(1), b.words(1), sizes))
     return stacks
+
+
+def room_for(e: EntryBuilder, op: Operation, result: SSAValue) -> Place:
+    """Memory of the growing region for a stacked output that is not filled from its beginning to its end.
+
+    Raises UnsupportedError where only the body tells the sizes of what it yields.
+    """
+    if not all(e.sizes.has(dim) for dim in tensor_dims(result.type)):
+        name = name_of(result, op.name)
+        where = f"{onnx.describe(op)}: its output '{name}'"
+        raise UnsupportedError(f"{where} is stacked backwards or along another axis, and only its body tells the sizes")
+    return Place(e.allocate(e.bytes_of(result)), True)
 
 
 def enter(e: EntryBuilder, op: Operation, state: State, initial: SSAValue) -> None:
@@ -270,8 +286,7 @@ def push(
         target = b.at_byte(stack.place.pointer, b.mul(place, inner))
         copy_slices(e, target, b.mul(trips, inner), source, inner, inner, outer, stack.axis)
         return
-    if stack.axis or stack.backwards:
-        raise EntryError(f"{op.name} stacks along axis {stack.axis} without knowing how often")
+    assert not stack.axis and not stack.backwards, "only what is added at the end may be longer than was known"
     full = b.new_block()
     room = b.new_block()
     needed = b.mul(size, b.add(number, b.int(1)))
@@ -413,6 +428,8 @@ def lower_scan(e: EntryBuilder, op: Operation) -> None:
     out_backwards = onnx.attr(op, "scan_output_directions") or [0] * len(stacks)
     for stack, axis, back in zip(stacks, out_axes, out_backwards, strict=True):
         stack.axis, stack.backwards = axis, bool(back)
+        if stack.place is None and (axis or back):
+            stack.place = room_for(e, op, stack.result)
     cut = [
         None if axis == 0 else e.home(home, argument.type).pointer
         for axis, home, argument in zip(axes, carried[count:], block.args[count:], strict=True)

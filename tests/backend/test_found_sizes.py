@@ -49,6 +49,35 @@ def test_a_size_that_constants_tell(axis: int) -> None:
         np.testing.assert_array_equal(outputs["y"], x.take([0, 2], axis))
 
 
+@pytest.mark.parametrize("axis", [0, 1])
+@pytest.mark.parametrize("backwards", [0, 1])
+def test_scan_over_a_length_that_is_found(axis: int, backwards: int) -> None:
+    """What it stacks up has its place before the loop: the length is found by then."""
+    body = "b (float[3] s, float[3] v) => (float[3] t, float[3] w) { t = Add (s, v) w = Mul (t, v) }"
+    names = f"num_scan_inputs = 1, scan_output_directions = [{backwards}], scan_output_axes = [{axis}]"
+    text = f"""(bool[N] c, float[N, 3] a) => (float[3] t, float[P, Q] y) <float[3] z = {{0, 0, 0}}> {{
+        x = Compress <axis = 0> (a, c)
+        t, y = Scan <{names}, body = {body}> (z, x)
+    }}"""
+    program = sx.compile(onnx.parser.parse_model(HEAD + text))
+    for n in (0, 1, 7):
+        a, c = np.arange(3 * n, dtype=np.float32).reshape(n, 3), np.arange(n) % 2 == 0
+        want = np.cumsum(a[c], 0) * a[c]
+        want = want[::-1] if backwards else want
+        np.testing.assert_array_equal(program(c, a)["y"], want.T if axis else want)
+
+
+def test_texts_that_a_loop_stacks_up() -> None:
+    body = """b (int64 i, bool c, string[2] v) => (bool d, string[2] w, string[2] r) {
+        d = Identity (c)
+        w = Identity (v)
+        r = Identity (v)
+    }"""
+    text = f"(int64 n, string[2] x) => (string[2] w, string[M, 2] y) {{ w, y = Loop (n, , x) <body = {body}> }}"
+    with pytest.raises(sx.UnsupportedError, match=r"Loop.*stacks up texts: its output 'y'"):
+        sx.compile(onnx.parser.parse_model(HEAD + text))
+
+
 def everywhere(text: str, feeds: dict[str, np.ndarray]) -> list[dict[str, np.ndarray]]:
     """The outputs of the program, which must be native, and of the model's module at three levels."""
     model = onnx.parser.parse_model(text)

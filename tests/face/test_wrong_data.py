@@ -220,8 +220,8 @@ def test_a_dictionary_of_something_else() -> None:
     infos = [helper.make_value_info("d", keys)], [helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, None)]
     imports = [helper.make_opsetid("", 21), helper.make_opsetid("ai.onnx.ml", 1)]
     program = sx.compile(helper.make_model(helper.make_graph([node], "g", *infos), opset_imports=imports))
-    assert program({"b": 2.0})["y"].reshape(-1).tolist() == [0, 2]
+    assert program(d={"b": 2.0})["y"].reshape(-1).tolist() == [0, 2]
     with pytest.raises(sx.InputError, match="input 'd' has the key 3, expected a str"):
-        program({3: 2.0})
+        program(d={3: 2.0})
     with pytest.raises(sx.InputError, match="input 'd' is a list, expected a dictionary"):
-        program([2.0])
+        program(d=[2.0])
