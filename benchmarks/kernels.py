@@ -36,6 +36,7 @@ from sardonyx.lowering.kernels import conv_plan, matmul, winograd_plan
 from sardonyx.lowering.kernels.packing import pack_columns, pack_conv, pack_winograd, pack_winograd_columns
 from sardonyx.lowering.kernels.register_tile import Products
 from sardonyx.lowering.kernels.window import Axis, Convolution, Windows
+from sardonyx.lowering.kernels.winograd_forms import FORMS
 from xdsl.dialects.builtin import DenseArrayBase, Float32Type, IntegerAttr, i64
 from xdsl.ir import Attribute
 
@@ -93,8 +94,11 @@ def conv_row(
         assert fast_plan is not None, "the direct form would be chosen"
         channels = fast_plan.vectors_over == conv_plan.CHANNELS
         columns = fast_plan.vectors * fast_plan.lanes
-        packed = pack_winograd_columns(weights, columns) if channels else pack_winograd(weights, fast_plan.rows)
-        config["winograd"] = integers([fast_plan.rows, fast_plan.vectors, int(channels)])
+        number, form = next((n, f) for n, f in enumerate(FORMS) if f.name == fast_plan.form)
+        packed = (
+            pack_winograd_columns(weights, form, columns) if channels else pack_winograd(weights, form, fast_plan.rows)
+        )
+        config["winograd"] = integers([number, fast_plan.rows, fast_plan.vectors, int(channels)])
         given = packed.shape
     elif w[1] > 1:
         packed = pack_conv(weights, group, plan.tile.rows, plan.tile.columns, plan.pixels)
@@ -135,6 +139,8 @@ CONVOLUTIONS: dict[str, Callable[[str], Row]] = {
 FAST: dict[str, Callable[[str], Row]] = {
     "winograd 3x3 56x56 64->64": lambda n: conv_row(n, (1, 64, 56, 56), (64, 64, 3, 3), 1, fast=True),
     "winograd 3x3 28x28 128->128": lambda n: conv_row(n, (1, 128, 28, 28), (128, 128, 3, 3), 1, fast=True),
+    "winograd 3x3/2 56x56 128->128": lambda n: conv_row(n, (1, 128, 56, 56), (128, 128, 3, 3), 1, 2, fast=True),
+    "winograd 3x3/2 28x28 256->256": lambda n: conv_row(n, (1, 256, 28, 28), (256, 256, 3, 3), 1, 2, fast=True),
     "winograd 3x3 14x14 256->256": lambda n: conv_row(n, (1, 256, 14, 14), (256, 256, 3, 3), 1, fast=True),
 }
 PRODUCTS: dict[str, Callable[[str], Row]] = {

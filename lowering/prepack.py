@@ -46,6 +46,7 @@ from .kernels.pair_products import products_of
 from .kernels.recurrent import gate_blocks
 from .kernels.register_tile import Products
 from .kernels.window import Convolution, read_convolution
+from .kernels.winograd_forms import FORMS
 from .loops.generics import shapes_of
 
 PACKED = "kernel.packed"
@@ -126,7 +127,8 @@ def choose_conv(op: kernel.TemplateOp, x: Dims, w: Dims, y: Dims, request: Reque
         return None
     plan = None if request.exact else winograd_plan.choose(convolution, products, request.target, request.given)
     if plan is not None:
-        return "winograd", (plan.rows, plan.vectors, int(plan.vectors_over == CHANNELS), plan.lanes)
+        form = next(number for number, form in enumerate(FORMS) if form.name == plan.form)
+        return "winograd", (form, plan.rows, plan.vectors, int(plan.vectors_over == CHANNELS), plan.lanes)
     return "conv", tile_numbers(convolution, products, request)
 
 
@@ -209,8 +211,10 @@ def pack(layout: Layout, array: Array) -> Array:
         block, panel, transposed = numbers
         return pack_strassen(array.T if transposed else array, block, panel)
     if name == "winograd":
-        rows, vectors, channels, lanes = numbers
-        return pack_winograd_columns(array, vectors * lanes) if channels else pack_winograd(array, rows)
+        form, rows, vectors, channels, lanes = numbers
+        if channels:
+            return pack_winograd_columns(array, FORMS[form], vectors * lanes)
+        return pack_winograd(array, FORMS[form], rows)
     if name == "gates":
         return pack_gates(array, numbers[0])
     if name == "quad_columns":
@@ -329,11 +333,11 @@ def tell_tile(
 
 
 def tell_winograd(config: dict[str, Attribute], shape: Sequence[int], numbers: tuple[int, ...]) -> int:
-    rows, vectors, channels, lanes = numbers
-    config["winograd"] = ArrayAttr([IntegerAttr(n, i64) for n in (rows, vectors, channels)])
+    form, rows, vectors, channels, lanes = numbers
+    config["winograd"] = ArrayAttr([IntegerAttr(n, i64) for n in (form, rows, vectors, channels)])
     config.setdefault("kernel_shape", ShapeAttr(tuple(map(as_dim, shape[2:]))))
     height = vectors * lanes if channels else rows
-    return winograd_plan.PATCH * -(-shape[0] // height) * height * shape[1]
+    return len(FORMS[form].slots) * -(-shape[0] // height) * height * shape[1]
 
 
 def tell_gates(config: dict[str, Attribute], shape: Sequence[int], numbers: tuple[int, ...]) -> int:

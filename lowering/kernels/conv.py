@@ -34,6 +34,7 @@ from .rows import StoredRows, flattened, input_rows
 from .window import ONE, ZERO, Axis, Convolution, Windows, product, read_convolution
 from .winograd import WinogradBuilder
 from .winograd_channels import ChannelsBuilder
+from .winograd_forms import FORMS
 
 LINE_BYTES = 64
 FEW_STEPS = 160
@@ -55,13 +56,14 @@ def build(context: TemplateContext, op: kernel.TemplateOp) -> None:
     products = Products(element_type(x))
     part = context.part
     if packed_winograd := integers(op, "winograd"):
-        rows, vectors, channels = packed_winograd
+        number, rows, vectors, channels = packed_winograd
+        form = FORMS[number]
         tile = RegisterTile(rows, vectors, context.target.lanes(products.bytes))
-        fast = winograd_plan.plan_of(tile, bool(channels), part.given)
+        fast = winograd_plan.plan_of(form, tile, bool(channels), part.given)
         part.adopt(fast)
         if not any(d == ZERO for d in context.dims(op.results_[0])):
             builder = ChannelsBuilder if channels else WinogradBuilder
-            builder(Emitter(context.builder), context, op, convolution, products, fast).build()
+            builder(Emitter(context.builder), context, op, convolution, products, fast, form).build()
         return
     if not packed and depthwise.is_chosen(convolution, part.given):
         depthwise.build(context, op, convolution, products)

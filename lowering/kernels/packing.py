@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .winograd_forms import Form
+
 
 def pack_columns(matrix: NDArray[Any], panel: int) -> NDArray[Any]:
     """[K, N] -> flat [ceil(N / panel), K, panel]: panels of columns, the last filled up with zeros."""
@@ -135,28 +137,39 @@ def pack_quad_columns(matrix: NDArray[Any], panel: int) -> NDArray[Any]:
     return np.concatenate([np.ascontiguousarray(split).reshape(-1), sums.view(np.int8)]).view(matrix.dtype)
 
 
-_POINTS = np.array([[1, 0, 0], [0.5, 0.5, 0.5], [0.5, -0.5, 0.5], [0, 0, 1]])
+def pack_winograd(weights: NDArray[Any], form: Form, rows: int) -> NDArray[Any]:
+    """[M, C, 3, 3] -> flat, for each element [ceil(M / rows), its terms * C, rows]: G w G^T, rounded once from f64."""
+    terms = winograd_terms(weights, form)
+    parts: list[NDArray[Any]] = []
+    for group in form.groups:
+        own = terms[group.slot : group.slot + group.count * group.terms]
+        parts.append(pack_rows(_joined(own, group.terms), rows))
+    return np.concatenate(parts)
 
 
-def pack_winograd(weights: NDArray[Any], rows: int) -> NDArray[Any]:
-    """[M, C, 3, 3] -> flat [16, ceil(M / rows), C, rows]: G w G^T, computed in f64 and rounded once."""
-    return pack_rows(_winograd_points(weights), rows)
-
-
-def pack_winograd_columns(weights: NDArray[Any], columns: int) -> NDArray[Any]:
-    """[M, C, 3, 3] -> flat [ceil(M / columns), 16, C, columns], likewise."""
-    points = _winograd_points(weights)
-    _, channels, depth = points.shape
+def pack_winograd_columns(weights: NDArray[Any], form: Form, columns: int) -> NDArray[Any]:
+    """[M, C, 3, 3] -> flat [ceil(M / columns), term, C, columns], likewise."""
+    terms = winograd_terms(weights, form)
+    slots, channels, depth = terms.shape
     tiles = -(-channels // columns)
-    padded = np.zeros((16, tiles * columns, depth), weights.dtype)
-    padded[:, :channels] = points
-    return np.ascontiguousarray(padded.reshape(16, tiles, columns, depth).transpose(1, 0, 3, 2)).reshape(-1)
+    padded = np.zeros((slots, tiles * columns, depth), weights.dtype)
+    padded[:, :channels] = terms
+    return np.ascontiguousarray(padded.reshape(slots, tiles, columns, depth).transpose(1, 0, 3, 2)).reshape(-1)
 
 
-def _winograd_points(weights: NDArray[Any]) -> NDArray[Any]:
-    """[16, M, C]"""
-    points = np.einsum("ik,mckl,jl->ijmc", _POINTS, weights.astype(np.float64), _POINTS, optimize=True)
-    return points.reshape(16, *weights.shape[:2]).astype(weights.dtype)
+def _joined(terms: NDArray[Any], count: int) -> NDArray[Any]:
+    """[elements * count, M, C] -> [elements, M, count * C]"""
+    _, channels, depth = terms.shape
+    split = terms.reshape(-1, count, channels, depth).transpose(0, 2, 1, 3)
+    return split.reshape(-1, channels, count * depth)
+
+
+def winograd_terms(weights: NDArray[Any], form: Form) -> NDArray[Any]:
+    """[term, M, C]"""
+    down, across = (np.array(line.weights) for line in form.lines)
+    terms = np.einsum("ik,mckl,jl->ijmc", down, weights.astype(np.float64), across, optimize=True)
+    places = np.array(form.slots)
+    return terms[places[:, 0], places[:, 1]].astype(weights.dtype)
 
 
 def pack_gates(weights: NDArray[Any], panel: int) -> NDArray[Any]:

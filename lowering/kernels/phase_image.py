@@ -14,6 +14,8 @@ from .window import Axis, Windows
 
 MOST_PHASES = 4
 """Phases of a row that are written out one by one."""
+SPLIT = (2, 4)
+"""Strides whose phases are made together, of whole vectors."""
 
 
 @dataclass(frozen=True)
@@ -179,12 +181,12 @@ class PhaseImage:
             fill(phase)
             self._copy_phase(row, image, phase)
 
-        if last.stride == 2:
+        if last.stride in SPLIT:
             phases = [self._row_phase(place, p) for p in range(last.phases)]
             if all(p.residue.known is not None for p in phases):
                 for phase in phases:
                     fill(phase)
-                self._split_in_two(row, image, phases)
+                self._split(row, image, phases)
                 return
         self._each_phase(place, copy)
 
@@ -206,28 +208,45 @@ class PhaseImage:
 
         self._vectors(elements.min(room) // lanes, room, write, row.unrolled)
 
-    def _split_in_two(self, row: Row, image: SSAValue, phases: list[RowPhase]) -> None:
-        """The phases of stride 2, which are the elements at even and at odd places."""
+    def _split(self, row: Row, image: SSAValue, phases: list[RowPhase]) -> None:
+        """All phases of a row from its vectors, each of which is read once."""
         e, lanes = self.e, self.lanes
-        size = e.dim(self.windows.axes[-1].size)
+        last = self.windows.axes[-1]
+        size, stride = e.dim(last.size), last.stride
         rooms = [p.length - p.start for p in phases]
         if not self.padding:
-            rooms = [room.min((size - p.residue + 1) // 2) for room, p in zip(rooms, phases)]
+            rooms = [room.min((size - p.residue + (stride - 1)) // stride) for room, p in zip(rooms, phases)]
 
         def write(start: Ix, whole: bool) -> None:
-            left = None if whole else size - start * 2
-            low = self.contiguous(row, start * 2, left)
-            high = self.contiguous(row, start * 2 + lanes, None if left is None else left - lanes)
+            left = None if whole else size - start * stride
+            vectors = [
+                self.contiguous(row, start * stride + v * lanes, None if left is None else left - v * lanes)
+                for v in range(stride)
+            ]
+            residues = self._residues(vectors)
             for phase, room in zip(phases, rooms):
                 residue = phase.residue.known
                 assert residue is not None
-                values = e.shuffle(low, high, range(residue, 2 * lanes, 2))
                 mask = None if whole else e.mask(room - start, lanes)
-                e.store_vector(values, image, start + (phase.place + phase.start), mask)
+                e.store_vector(residues[residue], image, start + (phase.place + phase.start), mask)
 
         # whole vectors are whole in all that is read and written
-        fewest = rooms[0].min(rooms[-1]).min(size // 2)
-        self._vectors(fewest // lanes, rooms[0].max(rooms[-1]), write, row.unrolled)
+        fewest = size // stride
+        most = rooms[0]
+        for room in rooms:
+            fewest, most = fewest.min(room), most.max(room)
+        self._vectors(fewest // lanes, most, write, row.unrolled)
+
+    def _residues(self, vectors: list[SSAValue]) -> list[SSAValue]:
+        """The elements of neighbouring vectors by their place modulo the number of vectors, a power of two."""
+        if len(vectors) == 1:
+            return vectors
+        e, lanes = self.e, self.lanes
+        pairs = list(zip(vectors[::2], vectors[1::2]))
+        halves = [
+            self._residues([e.shuffle(low, high, range(odd, 2 * lanes, 2)) for low, high in pairs]) for odd in range(2)
+        ]
+        return [value for both in zip(*halves) for value in both]
 
     def write_table(self, table: SSAValue) -> None:
         """table[tap] = what the tap adds to q, taps in row-major order."""

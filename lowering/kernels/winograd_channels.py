@@ -13,14 +13,15 @@ from collections.abc import Sequence
 
 from xdsl.ir import SSAValue
 
-from ...dialects.dims import as_dim
+from ...dialects.dims import Dim, as_dim
 from ..loop_builder import Scalar
 from .emit import Ix, plain
 from .operands import stored_type
 from .panels import transpose
 from .register_tile import Factors, RegisterTile
 from .winograd import WinogradBuilder
-from .winograd_plan import PATCH, block_rows, heights
+from .winograd_forms import Group
+from .winograd_plan import block_rows, heights
 
 LINE = 64
 """Bytes of a cache line."""
@@ -33,14 +34,14 @@ class ChannelsBuilder(WinogradBuilder):
         e, c, tile = self.e, self.c, self.tile
         self.take_sizes()
         rows, columns = (a.out.value for a in self.windows.axes)
-        self.block = block_rows(self.windows, c.depth.value, self.products.bytes, e.target.l2)
+        self.block = block_rows(self.form, self.windows, c.depth.value, self.products.bytes, e.target.l2)
         self.columns, self.pitch = columns, self.windows.pitches[0].value
         self.tiles = self.block * columns
         self.column_tiles = self.rows.ceildiv(tile.columns)
         # positions of a block, of which those between two rows are not used
         self.places = (self.block - 1) * self.pitch + columns
-        self.element = as_dim(c.depth.value * self.places + tile.lanes)
-        patches = self.context.scratch(self.products.sums, self.element * PATCH)
+        size = self.slot_place(len(self.form.slots), len(self.form.elements))
+        patches = self.context.scratch(self.products.sums, size)
         blocks = -(-rows // self.block)
         image = self.whole_image() if blocks > 1 else None
         with e.loop(0, e.dim(c.images)) as images:
@@ -52,8 +53,11 @@ class ChannelsBuilder(WinogradBuilder):
                 self.transform_block(image, images.index, first, patches)
                 self.multiply_block(images.index, first, patches)
 
+    def slot_place(self, slot: int, element: int) -> Dim:
+        return as_dim(slot * self.c.depth.value * self.places + element * self.tile.lanes)
+
     def transform_block(self, image: SSAValue | None, number: Ix, first: Ix, patches: SSAValue) -> None:
-        """patches[element, channel, position of the block] = B^T d B.  Without an image each channel is copied here."""
+        """patches[term, channel, position of the block] = B^T d B.  Without an image each channel is copied here."""
         e = self.e
         grain = e.ix(2 * e.grain_cycles) // (self.channel // self.tile.lanes + 1) + 1
         with e.parallel(self.depth, grain) as (lower, upper, thread):
@@ -73,16 +77,17 @@ class ChannelsBuilder(WinogradBuilder):
         e, lanes = self.e, self.tile.lanes
         for place in range(0, self.places, lanes):
             mask = e.mask(self.places - place, lanes) if place + lanes > self.places else None
-            for element, value in enumerate(self.transformed(image, start + place)):
-                e.store_vector(value, patches, at + e.dim(self.element) * element + place, mask)
+            values = self.transformed(image, start + place)
+            for slot, (value, element) in enumerate(zip(values, self.form.slot_elements)):
+                e.store_vector(value, patches, at + e.dim(self.slot_place(slot, element)) + place, mask)
 
     def multiply_block(self, number: Ix, first: Ix, patches: SSAValue) -> None:
         """All tiles of output channels of a block, in parallel."""
         e, tile, context, sums = self.e, self.tile, self.context, self.products.sums
-        work = self.depth * (PATCH * self.tiles * tile.vectors // 2)
+        work = self.depth * (len(self.form.slots) * self.tiles * tile.vectors // 2)
         with e.parallel(self.column_tiles, e.ix(e.grain_cycles) // work.max(1) + 1) as (lower, upper, thread):
-            products = context.scratch(sums, as_dim(PATCH * self.tiles * tile.columns), thread)
-            pixels = 4 * self.tiles + tile.lanes
+            products = context.scratch(sums, as_dim(len(self.form.elements) * self.tiles * tile.columns), thread)
+            pixels = self.form.results * self.tiles + tile.lanes
             results = context.scratch(sums, as_dim(tile.vectors * pixels * tile.lanes), thread)
             square = context.scratch(sums, as_dim(tile.lanes * tile.lanes), thread)
             with e.loop(lower, upper, nonempty=True) as loop:
@@ -93,66 +98,75 @@ class ChannelsBuilder(WinogradBuilder):
                     self.store_pixels(number, channel, first, results, v * pixels, square)
 
     def multiply_columns(self, patches: SSAValue, products: SSAValue, column_tile: Ix) -> None:
-        """products[element, tile of the block, channel]: elements of the patches, summed over channels."""
-        e, whole = self.e, self.tile
+        """products[element, tile of the block, channel]: products of terms, summed over channels."""
+        for group in self.form.groups:
+            with self.e.loop(0, group.count) as elements:
+                self.multiply_group(patches, products, column_tile, group, elements.index)
+
+    def multiply_group(self, patches: SSAValue, products: SSAValue, column_tile: Ix, group: Group, number: Ix) -> None:
+        e, whole, depth = self.e, self.tile, self.c.depth.value
         parts = heights(self.tiles, whole.rows)
         share = -(-whole.columns // len(parts))
-        with e.loop(0, PATCH) as elements:
-            weights_at = (column_tile * PATCH + elements.index) * (self.depth * whole.columns)
-            patches_at = elements.index * e.dim(self.element)
-            first = 0
-            for number, height in enumerate(parts):
-                tile = RegisterTile(height, whole.vectors, whole.lanes)
-                places = [(p // self.columns) * self.pitch + p % self.columns for p in range(first, first + height)]
-                # each register tile asks for its share of the next element's weights
-                ahead = weights_at + e.dim(self.c.depth * (whole.columns + number * share))
+        slot = column_tile * len(self.form.slots) + number * group.terms + group.slot
+        weights_at = slot * (depth * whole.columns)
+        patches_at = number * e.dim(self.slot_place(group.terms, 1)) + e.dim(self.slot_place(group.slot, group.first))
+        depth = depth * group.terms
+        first = 0
+        for part, height in enumerate(parts):
+            tile = RegisterTile(height, whole.vectors, whole.lanes)
+            places = [(p // self.columns) * self.pitch + p % self.columns for p in range(first, first + height)]
+            # each register tile asks for its share of the next element's weights
+            ahead = weights_at + depth * (whole.columns + part * share)
 
-                def factors(indices: list[Ix], places: list[int] = places, ahead: Ix = ahead) -> Factors:
-                    [k] = indices
-                    at, weight = k * self.places + patches_at, k * whole.columns + weights_at
-                    for line in range(0, share if self.steps_ahead else 0, LINE // self.products.bytes):
-                        e.prefetch(self.weights, k * share + ahead + line)
-                    vectors = [
-                        e.load_vector(self.weights, weight + v * whole.lanes, whole.lanes) for v in range(whole.vectors)
-                    ]
-                    return vectors, lambda r: self.products.load(e, patches, at + places[r])
+            def factors(indices: list[Ix], places: list[int] = places, ahead: Ix = ahead) -> Factors:
+                [k] = indices
+                at, weight = k * self.places + patches_at, k * whole.columns + weights_at
+                for line in range(0, share if self.steps_ahead else 0, LINE // self.products.bytes):
+                    e.prefetch(self.weights, k * share + ahead + line)
+                vectors = [
+                    e.load_vector(self.weights, weight + v * whole.lanes, whole.lanes) for v in range(whole.vectors)
+                ]
+                return vectors, lambda r: self.products.load(e, patches, at + places[r])
 
-                totals = tile.accumulate(e, self.products, [self.depth], factors)
-                for i, total in enumerate(totals):
-                    place = (elements.index * self.tiles + (first + i // tile.vectors)) * whole.columns
-                    e.store_vector(total, products, place + i % tile.vectors * tile.lanes)
-                first += height
+            totals = tile.accumulate(e, self.products, [depth], factors)
+            for i, total in enumerate(totals):
+                row = (number + group.first) * self.tiles + (first + i // tile.vectors)
+                e.store_vector(total, products, row * whole.columns + i % tile.vectors * tile.lanes)
+            first += height
 
     def transform_columns(self, products: SSAValue, results: SSAValue, pixels: int) -> None:
         """results[vector of channels, row and column of the block's results, channel] = A^T M A."""
         e, tile, lanes = self.e, self.tile, self.tile.lanes
         with e.loop(0, self.block) as rows, e.loop(0, self.columns) as columns:
             at = (rows.index * self.columns + columns.index) * tile.columns
-            to = rows.index * (4 * self.columns) + columns.index * 2
+            down, wide = (line.outputs for line in self.form.lines)
+            to = rows.index * (down * wide * self.columns) + columns.index * wide
             for v in range(tile.vectors):
                 sums = [
                     e.load_vector(products, at + (element * self.tiles * tile.columns + v * lanes), lanes)
-                    for element in range(PATCH)
+                    for element in range(len(self.form.elements))
                 ]
-                for i, line in enumerate(self.results_of(sums)):
+                for i, line in enumerate(self.form.results_of(e, sums)):
                     for j, value in enumerate(line):
-                        place = to + (v * pixels + i * 2 * self.columns + j)
+                        place = to + (v * pixels + i * wide * self.columns + j)
                         e.store_vector(value, results, place * lanes)
 
     def store_pixels(self, number: Ix, channel: Ix, first: Ix, results: SSAValue, at: int, square: SSAValue) -> None:
         """The epilogue and the stores of a vector of channels: row by row, or all pixels as one row."""
         e, lanes = self.e, self.tile.lanes
         height, width = (a.out.value for a in self.c.windows.axes)
-        count = (height - first * 2).min(2 * self.block) if height % 2 else e.ix(2 * self.block)
-        across = 2 * self.columns
+        down, wide = (line.outputs for line in self.form.lines)
+        most = down * self.block
+        count = (height - first * down).min(most) if height % down else e.ix(most)
+        across = wide * self.columns
         if self.flat and across == width:
             with e.loop(0, count * width, lanes) as loop:
-                index = [e.ix(0), first * (2 * width) + loop.index]
+                index = [e.ix(0), first * (down * width) + loop.index]
                 self.store_square(number, channel, index, results, loop.index + at, count * width - loop.index, square)
             return
-        with e.loop(0, count) as down, e.loop(0, width, lanes) as along:
-            index = [first * 2 + down.index, along.index]
-            place = down.index * across + along.index + at
+        with e.loop(0, count) as lines, e.loop(0, width, lanes) as along:
+            index = [first * down + lines.index, along.index]
+            place = lines.index * across + along.index + at
             self.store_square(number, channel, index, results, place, width - along.index, square)
 
     def store_square(

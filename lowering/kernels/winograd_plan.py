@@ -1,4 +1,4 @@
-"""Policy of Winograd's algorithm: whether it pays, what vectors run over, the register tile."""
+"""Policy of Winograd's algorithm: whether it pays, its form, what vectors run over, the register tile."""
 
 from __future__ import annotations
 
@@ -11,41 +11,47 @@ from ..choices import GRAIN_CYCLES, VECTOR_WIDTH, Choices, Given, given_number
 from .conv_plan import CHANNELS, L2_BYTES_A_CYCLE, NOTHING, POSITIONS, TRANSPOSE_CYCLES, WINOGRAD, cycles_of
 from .register_tile import Products, RegisterTile, largest_rows
 from .window import Axis, Convolution, Windows
+from .winograd_forms import FORMS, Form
 
-PATCH = 16
-"""Elements of a 4x4 patch."""
 LEAST_CHANNELS = 16
-INPUT_CYCLES, OUTPUT_CYCLES = 28, 40
-"""For the transform of a vector of patches, and of a vector of sums with its stores, about."""
+TERM_CYCLES, SUM_CYCLES, RESULT_CYCLES = 1.75, 1.5, 4
+"""Of the transforms, about: for a vector of each term; for one of each sum, and of each result with its store."""
 
 
-def applies(c: Convolution) -> bool:
-    """Whether the convolution has the form: 3x3, stride 1, one group, no dilation, sizes known."""
+def forms(c: Convolution) -> Iterator[Form]:
+    """The forms that the convolution has: of 3x3 windows, one group, no dilation, sizes known."""
     axes = c.windows.axes
     three = as_dim(3)
-    return (
+    if (
         len(axes) == 2
         and c.groups == 1
-        and all(a.kernel is three and a.stride == 1 and a.dilation == 1 for a in axes)
+        and all(a.kernel is three and a.dilation == 1 for a in axes)
         and all(d.is_const and d.value >= LEAST_CHANNELS for d in (c.depth, c.rows))
+    ):
+        yield from (f for f in FORMS if all(a.stride == line.stride for a, line in zip(axes, f.lines)))
+
+
+def tile_windows(c: Convolution, form: Form) -> Windows:
+    """The patches: windows of their size, one for each tile of results."""
+    return Windows(
+        tuple(
+            Axis(a.size, (a.out + (line.outputs - 1)) // line.outputs, as_dim(line.patch), line.step, 1, a.before)
+            for a, line in zip(c.windows.axes, form.lines)
+        )
     )
-
-
-def tile_windows(c: Convolution) -> Windows:
-    """The patches: windows of 4 with stride 2, one for each tile of results."""
-    four = as_dim(4)
-    return Windows(tuple(Axis(a.size, (a.out + 1) // 2, four, 2, 1, a.before) for a in c.windows.axes))
 
 
 @dataclass(frozen=True)
 class WinogradPlan(Choices):
     """How one convolution is computed by this algorithm.
 
+    `form`: the name of one of `winograd_forms.FORMS`.
     `rows`, `vectors`: the register tile.
     `vectors_over`: what its vectors run over, `positions`, or `channels` (see `winograd_channels`).
     `steps_ahead`: how far ahead weights are asked for (0: not).
     """
 
+    form: str
     rows: int
     vectors: int
     vectors_over: str
@@ -53,59 +59,72 @@ class WinogradPlan(Choices):
     lanes: int
     algorithm: str = WINOGRAD
 
-    FIXED = {"lanes": VECTOR_WIDTH, "algorithm": "another algorithm rounds differently (`exact` turns this one off)"}
+    FIXED = {
+        "lanes": VECTOR_WIDTH,
+        "algorithm": "another algorithm rounds differently (`exact` turns this one off)",
+        "form": "another form rounds differently",
+    }
 
 
-def plan_of(tile: RegisterTile, channels: bool, given: Given) -> WinogradPlan:
-    """The choices around a register tile."""
+def plan_of(form: Form, tile: RegisterTile, channels: bool, given: Given) -> WinogradPlan:
+    """The choices around a form and a register tile."""
     ahead, grain = given_number(given, "steps_ahead", 32), given_number(given, "grain_cycles", GRAIN_CYCLES, 1)
     over = CHANNELS if channels else POSITIONS
-    return WinogradPlan(tile.rows, tile.vectors, over, ahead, tile.lanes, grain_cycles=grain)
+    return WinogradPlan(form.name, tile.rows, tile.vectors, over, ahead, tile.lanes, grain_cycles=grain)
 
 
 def choose(c: Convolution, products: Products, target: Target, given: Given = NOTHING) -> WinogradPlan | None:
     """The best plan; None where the direct form is as fast, or the sizes are not known.
 
-    Whether it is None does not depend on what is given, for it changes rounding.
+    Whether it is None, and which form it has, does not depend on what is given, for these change rounding.
     """
-    windows = tile_windows(c)
-    if target.plain or not applies(c) or not windows.positions.is_const:
+    if target.plain or not c.windows.positions.is_const:
         return None
-    plans = dict(_candidates(c, windows, products, target, given))
-    if not plans or min(plans.values()) > 0.9 * cycles_of(c, products, target):
+    plans = {plan: work for form in forms(c) for plan, work in _candidates(c, form, products, target, given)}
+    if not plans:
+        return None
+    best = min(plans, key=lambda p: plans[p])
+    if plans[best] > 0.85 * cycles_of(c, products, target):
         return None
     names = ("rows", "vectors", "vectors_over")
+    plans = {p: work for p, work in plans.items() if p.form == best.form}
     wanted = [p for p in plans if all(given.get(n, getattr(p, n)) == getattr(p, n) for n in names)]
     return min(wanted or plans, key=lambda p: plans[p])
 
 
 def _candidates(
-    c: Convolution, windows: Windows, products: Products, target: Target, given: Given
+    c: Convolution, form: Form, products: Products, target: Target, given: Given
 ) -> Iterator[tuple[WinogradPlan, float]]:
     """Plans with their estimated work."""
     lanes, bytes_ = target.lanes(products.bytes), products.bytes
+    windows = tile_windows(c, form)
     for vectors in range(1, 5):
         for rows in range(1, largest_rows(target.vector_registers, vectors) + 1):
             tile = RegisterTile(rows, vectors, lanes)
-            if PATCH * c.depth.value * vectors * lanes * bytes_ <= target.l2 * 2 // 3:
-                yield plan_of(tile, False, given), _positions_cycles(c, windows, target, tile, products)
-            work = _channels_cycles(c, tile, bytes_, target)
+            if len(form.slots) * c.depth.value * vectors * lanes * bytes_ <= target.l2 * 2 // 3:
+                yield plan_of(form, tile, False, given), _positions_cycles(c, form, windows, target, tile, products)
+            work = _channels_cycles(c, form, tile, bytes_, target)
             if work is not None:
-                yield plan_of(tile, True, given), work
+                yield plan_of(form, tile, True, given), work
+
+
+def _transform_cycles(form: Form) -> tuple[float, float]:
+    """For a vector of patches, and for a vector of tiles' results."""
+    return TERM_CYCLES * len(form.slots), SUM_CYCLES * len(form.elements) + RESULT_CYCLES * form.results
 
 
 def _positions_cycles(
-    c: Convolution, windows: Windows, target: Target, tile: RegisterTile, products: Products
+    c: Convolution, form: Form, windows: Windows, target: Target, tile: RegisterTile, products: Products
 ) -> float:
-    depth, height = c.depth.value, c.rows.value
+    depth, height = len(form.slots) * c.depth.value, c.rows.value
+    into, out = _transform_cycles(form)
     blocks = -(-windows.positions.value // tile.columns)
     step = max(tile.rows * tile.vectors, 8, tile.rows + tile.vectors) / 2 + 0.3
     # the weights of a row tile come from behind L2, where they do not fit there
-    weights = PATCH * depth * tile.rows * products.bytes
-    if PATCH * depth * height * products.bytes > target.l2 // 2:
-        step = max(step, weights / (PATCH * depth) / 6)
-    row_tile = PATCH * (depth * step + tile.rows * tile.vectors + 10) + tile.rows * tile.vectors * OUTPUT_CYCLES
-    return blocks * (depth * tile.vectors * INPUT_CYCLES + -(-height // tile.rows) * row_tile)
+    if depth * height * products.bytes > target.l2 // 2:
+        step = max(step, tile.rows * products.bytes / 6)
+    row_tile = depth * step + len(form.elements) * (tile.rows * tile.vectors + 10) + tile.rows * tile.vectors * out
+    return blocks * (c.depth.value * tile.vectors * into + -(-height // tile.rows) * row_tile)
 
 
 MOST_TILES = 8
@@ -114,10 +133,10 @@ DRAM_BYTES_A_CYCLE = 8
 """What memory gives, about."""
 
 
-def block_rows(windows: Windows, depth: int, bytes_: int, l2: int) -> int:
+def block_rows(form: Form, windows: Windows, depth: int, bytes_: int, l2: int) -> int:
     """Rows of tiles in a block: as many as V has room for in L2, in equal blocks."""
     height = windows.axes[0].out.value
-    row = PATCH * depth * windows.pitches[0].value * bytes_
+    row = len(form.slots) * depth * windows.pitches[0].value * bytes_
     most = max(1, l2 * 9 // 10 // row)
     return -(-height // -(-height // most))
 
@@ -128,29 +147,33 @@ def heights(tiles: int, rows: int) -> list[int]:
     return [tiles // number + (i < tiles % number) for i in range(number)]
 
 
-def _channels_cycles(c: Convolution, tile: RegisterTile, bytes_: int, target: Target) -> float | None:
+def _channels_cycles(c: Convolution, form: Form, tile: RegisterTile, bytes_: int, target: Target) -> float | None:
     """The estimated work for one image; None where the form does not suit."""
-    windows = tile_windows(c)
-    rows = block_rows(windows, c.depth.value, bytes_, target.l2)
+    windows = tile_windows(c, form)
+    rows = block_rows(form, windows, c.depth.value, bytes_, target.l2)
     height, width = (a.out.value for a in windows.axes)
     depth, channels = c.depth.value, c.rows.value
     parts = heights(rows * width, tile.rows)
     if len(parts) > MOST_TILES:
         return None
+    into, out = _transform_cycles(form)
+    slots, elements = len(form.slots), len(form.elements)
     blocks, column_tiles = -(-height // rows), -(-channels // tile.columns)
     # all register tiles but the first one find the weights in L2
     streamed = 2 * tile.columns * bytes_ / L2_BYTES_A_CYCLE if depth * tile.columns * bytes_ > target.l1 else 0
     steps = sum(
-        depth * (max(h * tile.vectors, 8, h + tile.vectors, streamed) / 2 + 0.3) + h * tile.vectors + 30 for h in parts
+        slots * depth * (max(h * tile.vectors, 8, h + tile.vectors, streamed) / 2 + 0.3)
+        + elements * (h * tile.vectors + 30)
+        for h in parts
     )
-    product = blocks * column_tiles * PATCH * steps
-    weights = PATCH * depth * channels * bytes_
+    product = blocks * column_tiles * steps
+    weights = slots * depth * channels * bytes_
     if weights > target.l2:
         product = max(product, blocks * weights / DRAM_BYTES_A_CYCLE)
     vectors = -(-(rows * windows.pitches[0].value) // tile.lanes)
-    squares = 2 * rows * -(-2 * width // tile.lanes)
+    squares = form.rows.outputs * rows * -(-form.columns.outputs * width // tile.lanes)
     return (
         product
-        + blocks * depth * vectors * 2 * INPUT_CYCLES
-        + blocks * -(-channels // tile.lanes) * (rows * width * OUTPUT_CYCLES + squares * 2 * TRANSPOSE_CYCLES)
+        + blocks * depth * vectors * 2 * into
+        + blocks * -(-channels // tile.lanes) * (rows * width * out + squares * 2 * TRANSPOSE_CYCLES)
     )

@@ -18,6 +18,7 @@ from sardonyx.lowering.kernels.depthwise import DepthwiseBuilder
 from sardonyx.lowering.kernels.packing import pack_conv, pack_winograd, pack_winograd_columns
 from sardonyx.lowering.kernels.register_tile import Products, RegisterTile
 from sardonyx.lowering.kernels.window import Axis, Convolution, Windows
+from sardonyx.lowering.kernels.winograd_forms import FORMS
 from sardonyx.lowering.kernels.winograd_plan import WinogradPlan
 from xdsl.dialects import arith, tensor
 from xdsl.dialects.builtin import DenseArrayBase, Float32Type, IndexType, IntegerAttr, i64
@@ -353,15 +354,25 @@ WINOGRAD = [
     Case((1, 16, 9, 11), (20, 16, 3, 3), (1, 1, 1, 1)),
     Case((2, 17, 14, 14), (33, 17, 3, 3), (1, 0, 1, 2)),
     Case((1, 16, 3, 40), (16, 16, 3, 3)),
+    Case((1, 18, 21, 22), (20, 18, 3, 3), (1, 1, 1, 1), (2, 2)),
+    Case((2, 16, 28, 35), (33, 16, 3, 3), (0, 1, 1, 0), (2, 2)),
+    Case((1, 16, 70, 73), (16, 16, 3, 3), (1, 1, 1, 1), (2, 2)),
+]
+FORMS_OF = [
+    (number, case)
+    for case in WINOGRAD
+    for number, form in enumerate(FORMS)
+    if form in winograd_plan.forms(case.convolution())
 ]
 
 
 def run_winograd(
-    case: Case, tile: tuple[int, int], target: Target, threads: int = 1, channels: bool = False
+    case: Case, number: int, tile: tuple[int, int], target: Target, threads: int = 1, channels: bool = False
 ) -> np.ndarray:
     x, w = data(case)
-    packed = pack_winograd_columns(w, tile[1] * target.lanes(4)) if channels else pack_winograd(w, tile[0])
-    config = case.config() | {"winograd": array([*tile, int(channels)])}
+    columns, form = tile[1] * target.lanes(4), FORMS[number]
+    packed = pack_winograd_columns(w, form, columns) if channels else pack_winograd(w, form, tile[0])
+    config = case.config() | {"winograd": array([number, *tile, int(channels)])}
     inputs = [Tensor.of(x.dtype, *x.shape), Tensor.of(w.dtype, packed.size)]
     built = compiled("conv", config, inputs, [Tensor.of(x.dtype, *case.result)], 0, target, threads)
     y = np.full(case.result, np.nan, np.float32)
@@ -370,22 +381,23 @@ def run_winograd(
     return y
 
 
-@pytest.mark.parametrize("case", WINOGRAD, ids=str)
-def test_winograd(case: Case) -> None:
+@pytest.mark.parametrize(("form", "case"), FORMS_OF, ids=str)
+def test_winograd(form: int, case: Case) -> None:
     """Within the bound of the direct form, and the same bits for any tile and any threads."""
-    y = run_winograd(case, (8, 3), host_target())
-    np.testing.assert_array_equal(run_winograd(case, (5, 1), host_target(), 3), y)
-    run_winograd(case, (4, 2), AVX2)
+    y = run_winograd(case, form, (8, 3), host_target())
+    np.testing.assert_array_equal(run_winograd(case, form, (5, 1), host_target(), 3), y)
+    run_winograd(case, form, (4, 2), AVX2)
     for tile, threads in (((14, 2), 1), ((5, 1), 3), ((8, 3), 1)):
-        np.testing.assert_array_equal(run_winograd(case, tile, host_target(), threads, channels=True), y)
-    run_winograd(case, (6, 2), AVX2, channels=True)
+        np.testing.assert_array_equal(run_winograd(case, form, tile, host_target(), threads, channels=True), y)
+    run_winograd(case, form, (6, 2), AVX2, channels=True)
 
 
-def test_winograd_of_symbolic_sizes() -> None:
+@pytest.mark.parametrize("number", [0, 1])
+def test_winograd_of_symbolic_sizes(number: int) -> None:
     weights = data(Case((1, 16, 5, 5), (18, 16, 3, 3)))[1]
-    packed = pack_winograd(weights, 6)
+    packed = pack_winograd(weights, FORMS[number], 6)
     inputs = [Tensor.of(np.float32, "d0", 16, "d1", "d2"), Tensor.of(np.float32, packed.size)]
-    config = {"pads": array([1] * 4), "kernel_shape": array([3, 3]), "winograd": array([6, 2, 0])}
+    config = {"pads": array([1] * 4), "kernel_shape": array([3, 3]), "winograd": array([number, 6, 2, 0])}
     built = compiled("conv", config, inputs, [Tensor.of(np.float32, "d0", 18, "d1", "d2")], 3)
     for n, height, width in ((1, 1, 1), (2, 7, 40), (0, 4, 4)):
         case = Case((n, 16, height, width), (18, 16, 3, 3), (1,) * 4)
@@ -395,10 +407,11 @@ def test_winograd_of_symbolic_sizes() -> None:
         check(case, x, weights, y)
 
 
-def test_winograd_is_closer_than_the_direct_form() -> None:
-    case = Case((1, 64, 20, 20), (32, 64, 3, 3), (1, 1, 1, 1))
+@pytest.mark.parametrize("number", range(len(FORMS)))
+def test_winograd_is_as_close_as_the_direct_form(number: int) -> None:
+    case = Case((1, 64, 20, 20), (32, 64, 3, 3), (1, 1, 1, 1), (FORMS[number].rows.stride,) * 2)
     exact = reference(*data(case), case)
-    direct, fast = run(case), run_winograd(case, (8, 3), host_target())
+    direct, fast = run(case), run_winograd(case, number, (8, 3), host_target())
     assert np.abs(fast - exact).max() < np.abs(direct - exact).max() * 1.5
 
 
@@ -413,7 +426,9 @@ def test_winograd_is_chosen_where_it_pays() -> None:
     assert plan(56, 8) is None  # the transforms would cost more than they save
     small = plan(7, 512)
     assert small and small.vectors_over == conv_plan.CHANNELS  # too few positions for whole vectors
-    assert plan(56, 64, stride=2) is None
+    strided = plan(56, 128, stride=2)
+    assert strided and strided.form == "2x2 of stride 2"
+    assert plan(56, 64, stride=3) is None
 
 
 def test_tiles_fit_the_registers() -> None:
