@@ -21,8 +21,9 @@ from xdsl.ir import Attribute, Operation, SSAValue
 from ..dialects import onnx
 from ..dialects.dims import tensor_type
 from ..dialects.onnx.types import ELEMENT_CODES, UNKNOWN, element_of_dtype
-from ..semantics.custom import OWN_DOMAIN, TEMPLATE
+from ..semantics.custom import OWN_DOMAIN, POINTWISE, QUANTILE, TEMPLATE
 from ..semantics.evaluate import plain_attributes
+from ..semantics.reference.ml_trees import TRANSFORMS
 from ..semantics.reference.text import pool_grams
 from ..semantics.weights import WeightStore
 from .axes_from_data import Build, rank_of
@@ -62,14 +63,14 @@ class Learned(Pattern):
         attributes = {k: onnx.attr(op, k) for k in op.SCHEMA.attributes if k not in op.properties}
         attributes |= plain_attributes(op, self.weights)
         try:
-            self.check(attributes)
+            self.check(attributes, type_)
         except Declined:
             return
         values = self.expand(Tables(rewriter, self.weights), op.operands[0], attributes)
         rewriter.replace(op, list(values[: len(op.results)]))
 
-    def check(self, attributes: Mapping[str, Any]) -> None:
-        """Raises Declined for a form that is not covered."""
+    def check(self, attributes: Mapping[str, Any], x: TensorType[Attribute]) -> None:
+        """Raises Declined for a form that is not covered; `x` is the operand's type."""
 
     def expand(self, b: Tables, x: SSAValue, a: Mapping[str, Any]) -> Sequence[SSAValue]:
         raise NotImplementedError(type(self).__name__)
@@ -97,13 +98,13 @@ class Tables(Build):
         type_ = tensor_type(element, array.shape)
         return self.rewriter.insert(make_constant(array, type_, self.weights)).results[0]
 
-    def own(self, name: str, operands: Sequence[SSAValue], **attributes: int) -> SSAValue:
+    def own(self, name: str, operands: Sequence[SSAValue], kind: str = TEMPLATE, **attributes: int) -> SSAValue:
         """An operator of the compiler's own."""
         properties: dict[str, Attribute] = {
             "domain": onnx.string_attr(OWN_DOMAIN),
             "op_type": onnx.string_attr(name),
             "attributes": DictionaryAttr({k: IntegerAttr(v, i64) for k, v in attributes.items()}),
-            "kind": StringAttr(TEMPLATE),
+            "kind": StringAttr(kind),
         }
         return self.rewriter.insert(onnx.CustomOp.build_at(properties, list(operands), [UNKNOWN])).results[0]
 
@@ -137,8 +138,7 @@ class Tables(Build):
             total = self.op(onnx.ReduceSumOp, present, last)
             divisor = self.where(self.op(onnx.EqualOp, total, zero), self.table(np.ones(()), t), total)
             return self.op(onnx.DivOp, present, divisor)
-        assert kind == "NONE"
-        return scores
+        return scores if kind == "NONE" else self.own(QUANTILE, [scores], POINTWISE)
 
     def labels(self, chosen: SSAValue, numbers: Sequence[int] | None) -> SSAValue:
         return chosen if not numbers else self.op(onnx.GatherOp, self.table(np.array(numbers), i64), chosen)
@@ -169,7 +169,7 @@ def support_kernel(b: Tables, x: SSAValue, vectors: Array, a: Mapping[str, Any],
 
 def check_machine(a: Mapping[str, Any]) -> None:
     require(a["kernel_type"] in ("LINEAR", "RBF", "POLY", "SIGMOID"))
-    require(a["post_transform"] in ("NONE", "LOGISTIC", "SOFTMAX", "SOFTMAX_ZERO"))
+    require(a["post_transform"] in TRANSFORMS)
     require(a["coefficients"])
 
 
@@ -178,7 +178,7 @@ class ExpandSVMRegressor(Learned):
 
     root = onnx.MlSVMRegressorOp
 
-    def check(self, attributes: Mapping[str, Any]) -> None:
+    def check(self, attributes: Mapping[str, Any], x: TensorType[Attribute]) -> None:
         check_machine(attributes)
 
     def expand(self, b: Tables, x: SSAValue, a: Mapping[str, Any]) -> Sequence[SSAValue]:
@@ -199,7 +199,7 @@ class ExpandSVMClassifier(Learned):
 
     root = onnx.MlSVMClassifierOp
 
-    def check(self, attributes: Mapping[str, Any]) -> None:
+    def check(self, attributes: Mapping[str, Any], x: TensorType[Attribute]) -> None:
         check_machine(attributes)
         require(not attributes["classlabels_strings"] and attributes["classlabels_ints"])
 
@@ -259,14 +259,16 @@ class ExpandSVMClassifier(Learned):
 
 
 class ExpandLinear(Learned):
-    """LinearRegressor(x), LinearClassifier(x) with a large table  ->  x @ coefficients + intercepts"""
+    """LinearRegressor(x), LinearClassifier(x) with a large table, or of an unknown number of columns  ->
+    x @ coefficients + intercepts
+    """
 
     root = (onnx.MlLinearRegressorOp, onnx.MlLinearClassifierOp)
 
-    def check(self, attributes: Mapping[str, Any]) -> None:
-        require(is_large(attributes["coefficients"], attributes["intercepts"]))
+    def check(self, attributes: Mapping[str, Any], x: TensorType[Attribute]) -> None:
+        require(is_large(attributes["coefficients"], attributes["intercepts"]) or x.get_shape()[-1] < 0)
         require(not attributes.get("classlabels_strings"))
-        require(attributes["post_transform"] in ("NONE", "LOGISTIC", "SOFTMAX", "SOFTMAX_ZERO"))
+        require(attributes["post_transform"] in TRANSFORMS)
 
     def expand(self, b: Tables, x: SSAValue, a: Mapping[str, Any]) -> Sequence[SSAValue]:
         rows, t = b.rows(x)
@@ -275,8 +277,7 @@ class ExpandLinear(Learned):
         count = a["targets"] if "targets" in a else len(a["intercepts"] or labels or [0])
         if "targets" not in a and not a["intercepts"] and len(labels or ()) == 2 and self.features(x) == len(flat):
             count = 1
-        features = self.features(x) or len(flat) // count
-        scores = b.product(rows, flat[: count * features].reshape(count, features).T, t)
+        scores = self.product(b, rows, flat, count, self.features(x), t)
         scores = b.add(scores, b.table(np.array(intercepts), t))
         table = b.transformed(scores, kind, t)
         if "targets" in a:
@@ -289,6 +290,18 @@ class ExpandLinear(Learned):
             chosen = b.op(onnx.ArgMaxOp, scores, attributes={"axis": 1, "keepdims": 0})
         return [b.labels(chosen, labels), b.cast(table, f32)]
 
+    def product(
+        self, b: Tables, rows: SSAValue, flat: Array, count: int, features: int | None, t: Attribute
+    ) -> SSAValue:
+        """[rows, count]; the first coefficients count, where there are more."""
+        if features is not None:
+            return b.product(rows, flat[: count * features].reshape(count, features).T, t)
+        columns = b.op(onnx.ShapeOp, rows, attributes={"start": 1})
+        used = b.op(onnx.SliceOp, b.table(flat, t), b.ints([0]), b.mul(columns, b.ints([count])), b.ints([0]))
+        sizes = b.op(onnx.ConcatOp, b.ints([count]), columns, attributes={"axis": 0})
+        matrix = b.op(onnx.ReshapeOp, used, sizes, attributes={"allowzero": 1})
+        return b.op(onnx.MatMulOp, rows, b.op(onnx.TransposeOp, matrix))
+
     def features(self, x: SSAValue) -> int | None:
         assert isinstance(x.type, TensorType)
         size = x.type.get_shape()[-1]
@@ -300,7 +313,7 @@ class ExpandScaler(Learned):
 
     root = onnx.MlScalerOp
 
-    def check(self, attributes: Mapping[str, Any]) -> None:
+    def check(self, attributes: Mapping[str, Any], x: TensorType[Attribute]) -> None:
         require(is_large(attributes["offset"], attributes["scale"]))
 
     def expand(self, b: Tables, x: SSAValue, a: Mapping[str, Any]) -> Sequence[SSAValue]:
@@ -315,7 +328,7 @@ class ExpandImputer(Learned):
 
     root = onnx.MlImputerOp
 
-    def check(self, attributes: Mapping[str, Any]) -> None:
+    def check(self, attributes: Mapping[str, Any], x: TensorType[Attribute]) -> None:
         require(is_large(attributes["imputed_value_floats"], attributes["imputed_value_int64s"]))
 
     def expand(self, b: Tables, x: SSAValue, a: Mapping[str, Any]) -> Sequence[SSAValue]:
@@ -336,7 +349,7 @@ class ExpandOneHot(Learned):
 
     root = onnx.MlOneHotEncoderOp
 
-    def check(self, attributes: Mapping[str, Any]) -> None:
+    def check(self, attributes: Mapping[str, Any], x: TensorType[Attribute]) -> None:
         require(attributes["zeros"] and is_large(attributes["cats_int64s"]))
 
     def expand(self, b: Tables, x: SSAValue, a: Mapping[str, Any]) -> Sequence[SSAValue]:
@@ -351,7 +364,7 @@ class ExpandLabels(Learned):
 
     root = onnx.MlLabelEncoderOp
 
-    def check(self, attributes: Mapping[str, Any]) -> None:
+    def check(self, attributes: Mapping[str, Any], x: TensorType[Attribute]) -> None:
         keys, values = (_listed(attributes, which) for which in ("keys", "values"))
         require(keys is not None and values is not None and len(keys) > LARGEST_TABLE // 4)
 
@@ -392,7 +405,7 @@ class ExpandTfIdf(Learned):
 
     root = onnx.TfIdfVectorizerOp
 
-    def check(self, attributes: Mapping[str, Any]) -> None:
+    def check(self, attributes: Mapping[str, Any], x: TensorType[Attribute]) -> None:
         require(attributes["pool_strings"] is None and attributes["mode"] in ("TF", "IDF", "TFIDF"))
 
     def expand(self, b: Tables, x: SSAValue, a: Mapping[str, Any]) -> Sequence[SSAValue]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +13,7 @@ from xdsl.ir import Attribute, Operation, SSAValue
 from ..dialects import onnx
 from ..dialects.dims import Dim, dims_of, tensor_type
 from ..dialects.dims.expression import as_dim
-from ..semantics.custom import OWN_DOMAIN, TEMPLATE
+from ..semantics.custom import OWN_DOMAIN, POINTWISE, QUANTILE, TEMPLATE
 from ..semantics.reference.ml_trees import (
     AGGREGATES,
     MODES,
@@ -174,7 +174,7 @@ def merged(leaf: Array, target: Array, weight: Array, aggregate: str) -> tuple[A
 class LowerTrees(Pattern):
     """TreeEnsemble(x)  ->  transform(Trees(x, tables)),  and of a classifier's scores the label.
 
-    Declines for transform PROBIT, tables that are not well formed, and x that is not a matrix of numbers.
+    Declines for tables that are not well formed, and x that is not a matrix of numbers.
     """
 
     weights: WeightStore
@@ -242,7 +242,7 @@ class Lowering:
     def transform_name(self) -> str:
         given = self.plain("post_transform")
         name = TRANSFORMS[given] if isinstance(given, int) else given
-        if name not in ("NONE", "LOGISTIC", "SOFTMAX", "SOFTMAX_ZERO"):
+        if name not in TRANSFORMS:
             raise Declined
         return name
 
@@ -394,6 +394,8 @@ class Lowering:
             return self.add(onnx.SigmoidOp, [scores], dims, f64)
         if transform == "SOFTMAX":
             return self.add(onnx.SoftmaxOp, [scores], dims, f64, axis=-1)
+        if transform == "PROBIT":
+            return self.own(QUANTILE, POINTWISE, [scores], {}, tensor_type(f64, dims))
         return scores if transform == "NONE" else self.softmax_zero(scores, dims)
 
     def softmax_zero(self, scores: SSAValue, dims: Sequence[Dim]) -> SSAValue:
@@ -442,15 +444,26 @@ class Lowering:
             "greatest_feature": IntegerAttr(int(q.features.max(initial=0)), i64),
             "double_result": IntegerAttr(int(element == f64), i64),
         }
-        properties: dict[str, Attribute] = {
-            "domain": onnx.string_attr(OWN_DOMAIN),
-            "op_type": onnx.string_attr("Trees"),
-            "attributes": DictionaryAttr(attributes),
-            "kind": StringAttr(TEMPLATE),
-        }
-        type_ = tensor_type(element, [self.rows, as_dim(ensemble.targets)])
         if operands[-1] is None:
             operands.pop()
+        type_ = tensor_type(element, [self.rows, as_dim(ensemble.targets)])
+        return self.own("Trees", TEMPLATE, operands, attributes, type_)
+
+    def own(
+        self,
+        name: str,
+        kind: str,
+        operands: Sequence[SSAValue | None],
+        attributes: Mapping[str, Attribute],
+        type_: Attribute,
+    ) -> SSAValue:
+        """An operator of the compiler's own."""
+        properties: dict[str, Attribute] = {
+            "domain": onnx.string_attr(OWN_DOMAIN),
+            "op_type": onnx.string_attr(name),
+            "attributes": DictionaryAttr(attributes),
+            "kind": StringAttr(kind),
+        }
         op = onnx.CustomOp.build_at(properties, operands, [type_])
         self.ops.append(op)
         return op.results[0]

@@ -26,6 +26,9 @@ POINTWISE = "pointwise"
 TEMPLATE = "template"
 """The property `kind` of an `onnx.Custom` of the compiler's own, the kernel template of its name in small letters."""
 
+QUANTILE = "Quantile"
+"""The compiler's own pointwise operator: the normal quantile."""
+
 OWN_DOMAIN = "sardonyx"
 """The domain of the compiler's own operators: no file has them."""
 

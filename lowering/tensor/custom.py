@@ -14,10 +14,21 @@ from xdsl.utils.exceptions import VerifyException
 
 from ...dialects import onnx
 from ...runtime.errors import InputError, UnsupportedError
-from ...semantics.custom import POINTWISE, TEMPLATE, CustomOperator, Operators, custom_operator, has_epilogue
+from ...semantics.custom import (
+    OWN_DOMAIN,
+    POINTWISE,
+    QUANTILE,
+    TEMPLATE,
+    CustomOperator,
+    Operators,
+    custom_operator,
+    has_epilogue,
+    identity_of,
+)
 from .element_kinds import Element, NotLowered, element_of
 from .graph import Node, Template, TemplateResult, pointwise
 from .operators import Operands, Rule
+from .quantile import COST, quantile
 from .scalars import Scalars
 
 
@@ -94,6 +105,8 @@ def custom(o: Operands) -> list[Node]:
     """The op's region, inlined where its value is needed; a template of the compiler's own."""
     if isinstance(o.op, onnx.CustomOp) and o.op.kind is not None and o.op.kind.data == TEMPLATE:
         return [own_template(o, o.op)]
+    if isinstance(o.op, onnx.CustomOp) and identity_of(o.op) == (OWN_DOMAIN, QUANTILE):
+        return [pointwise(lambda s, v: quantile(s, v, o.element()), o.all(), o.dims(), o.element(), COST)]
     if not isinstance(o.op, onnx.CustomOp) or o.op.kind is None or not o.op.regions:
         raise o.refuse("it has no body")
     body = o.op.regions[0].block

@@ -19,6 +19,7 @@ from .graph import Combine, Computed, Literal, Node, Use, pointwise, with_unit_a
 from .index_space import Index
 from .movement import concatenated, padded, reshaped, sliced
 from .operators import Operands, Rule, binary, quotient, reduced, reduced_keeping, scalar_literal
+from .quantile import COST, quantile
 from .reductions import absolute, exp, extremum_index, square, square_root
 from .scalars import Scalars
 from .templates import matrix_product
@@ -234,6 +235,8 @@ def transformed(o: Operands, scores: Node) -> Node:
         present = pointwise(_where_not_zero(t), (scores, e), scores.dims, t, 2)
         total = reduced_keeping(Combine.ADD, present, [1])
         return pointwise(_over_not_zero(t), (present, total), scores.dims, t, 6)
+    if kind == "PROBIT":
+        return pointwise(lambda s, v: quantile(s, v, t), (scores,), scores.dims, t, COST)
     raise o.refuse(f"post_transform {kind}")
 
 

@@ -49,8 +49,8 @@ EXPANSIONS: Mapping[tuple[str, str], Rule] = {
 
 
 def expansion_of(op: Operation, operators: Operators) -> Rule | None:
-    """The rule for a node; None where there is none, or the user has an operator of that name."""
-    if not isinstance(op, onnx.CustomOp):
+    """The rule for a node; None where there is none, the user has an operator of that name, or it is native itself."""
+    if not isinstance(op, onnx.CustomOp) or op.kind is not None:
         return None
     key = identity_of(op)
     return None if key in operators else EXPANSIONS.get(key)

@@ -124,10 +124,12 @@ class Expansion(NodeBuilder):
             return self.large_constant(np.broadcast_to(np.zeros((), dtype), shape))
         return self.large_constant(compute())
 
-    def own(self, name: str, operands: Sequence[SSAValue], attributes: Mapping[str, int]) -> SSAValue:
-        """The one result of an operator of the compiler's own, a kernel template."""
+    def own(
+        self, name: str, operands: Sequence[SSAValue], attributes: Mapping[str, int], domain: str = OWN_DOMAIN
+    ) -> SSAValue:
+        """The one result of an operator of the compiler's own, or of the node's domain, a kernel template."""
         properties: dict[str, Attribute] = {
-            "domain": onnx.string_attr(OWN_DOMAIN),
+            "domain": onnx.string_attr(domain),
             "op_type": onnx.string_attr(name),
             "attributes": DictionaryAttr({k: IntegerAttr(v, i64) for k, v in attributes.items()}),
             "kind": StringAttr(TEMPLATE),

@@ -118,6 +118,12 @@ def cdist(b: Expansion) -> Results:
             raise b.unsupported(f"its metric '{other}' is not supported")
 
 
+def inverse(b: Expansion) -> Results:
+    """The inverses of square matrices; one that has none is an error."""
+    b.known()
+    return [b.own("Inverse", [b.x()], {}, onnx.text_of(b.op.domain))]
+
+
 PRODUCTS: Mapping[str, Rule] = {
     "CDist": cdist,
     "FusedConv": fused_conv,
@@ -125,6 +131,7 @@ PRODUCTS: Mapping[str, Rule] = {
     "FusedMatMul": fused_matmul,
     "FusedMatMulActivation": fused_matmul_activation,
     "GemmFastGelu": gemm_fast_gelu,
+    "Inverse": inverse,
     "NhwcConv": nhwc_fused_conv,
     "NhwcFusedConv": nhwc_fused_conv,
     "TransposeMatMul": fused_matmul,

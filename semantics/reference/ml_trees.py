@@ -10,6 +10,7 @@ import numpy as np
 from .dtypes import Array, double, narrow
 from .mathematics import Function
 from .ml_scores import binary_scores, delivered, labels_of, post_transform
+from .special import normal_quantile
 
 MODES = ("BRANCH_LEQ", "BRANCH_LT", "BRANCH_GTE", "BRANCH_GT", "BRANCH_EQ", "BRANCH_NEQ", "BRANCH_MEMBER")
 TRANSFORMS = ("NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO", "PROBIT")
@@ -330,6 +331,11 @@ def tree_ensemble_classifier(
     return labels_of(chosen, classlabels_strings, classlabels_int64s), delivered(table)
 
 
+def quantile(p: Array, /) -> Array:
+    """The normal quantile of probabilities."""
+    return narrow(normal_quantile(p), p.dtype)
+
+
 def lowered_trees(
     x: Array,
     features: Array,
@@ -381,5 +387,5 @@ ML_TREES: dict[str, Function] = {
     "TreeEnsembleRegressor": tree_ensemble_regressor,
 }
 
-LOWERED: dict[str, Function] = {"Trees": lowered_trees}
+LOWERED: dict[str, Function] = {"Quantile": quantile, "Trees": lowered_trees}
 """The compiler's own operators, of the domain "sardonyx"."""

@@ -65,5 +65,6 @@ RULES: dict[tuple[str, str], Callable[[Context], Types]] = {
     (OWN_DOMAIN, "Couple"): couple,
     (OWN_DOMAIN, "Lookup"): lookup,
     (OWN_DOMAIN, "NGrams"): n_grams,
+    (OWN_DOMAIN, "Quantile"): lambda c: [c.type_of(0)],
     (OWN_DOMAIN, "Trees"): trees,
 }

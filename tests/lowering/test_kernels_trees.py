@@ -158,9 +158,7 @@ def test_a_child_that_is_not_there_is_named() -> None:
 @pytest.mark.parametrize("transform", range(len(TRANSFORMS)), ids=TRANSFORMS)
 def test_transforms(transform: int) -> None:
     forest = Nodes([0], 3)
-    hosted = ["ai.onnx.ml.TreeEnsemble"] if TRANSFORMS[transform] == "PROBIT" else []
-    check("TreeEnsemble", forest.attributes(3, "f4", aggregate_function=1, post_transform=transform), samples(),
-          hosted=hosted)  # fmt: skip
+    check("TreeEnsemble", forest.attributes(3, "f4", aggregate_function=1, post_transform=transform), samples())
 
 
 def older(trees: int, prefix: str, ids: Sequence[int], seed: int = 0, positive: bool = False) -> dict[str, Any]:

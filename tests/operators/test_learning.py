@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from statistics import NormalDist
+
 import numpy as np
 import pytest
 
@@ -94,3 +96,28 @@ def test_n_grams(mode: str, dtype: type) -> None:
     for shape in ((12,), (3, 20), (2, 1), (0, 4)):
         x = RNG.integers(2, 9, shape).astype(dtype)
         check("TfIdfVectorizer", [x], attributes, tolerance=2)
+
+
+def test_the_normal_quantile_of_scores() -> None:
+    """PROBIT, of probabilities in the middle, in both tails and at their ends, and of what is none."""
+    p = np.concatenate(
+        [10.0 ** -np.arange(1, 300, 7.0), np.linspace(0, 1, 41), 1 - 10.0 ** -np.arange(1, 16), [-0.5, 2]]
+    )
+    model = {"coefficients": [1.0], "post_transform": "PROBIT"}
+    [made] = check("LinearRegressor", [p[:, None]], model | {"targets": 1}, domain=ML, tolerance=1)
+    np.testing.assert_allclose(made[:-2, 0], [quantile(v) for v in p[:-2]], rtol=1e-6)
+    assert np.isnan(made[-2:]).all()
+    ml("SVMRegressor", p[:, None], **model, rho=[0.0])
+    x = RNG.uniform(0.2, 0.8, (5, 2)).astype(np.float32)
+    ml("SVMClassifier", x, results=2, coefficients=[0.4, 0.5, 0.3, 0.6], classlabels_ints=[5, 9], rho=[0.1],
+       post_transform="PROBIT")  # fmt: skip
+    ml("LinearClassifier", x, results=2, coefficients=[0.4, 0.5, 0.3, 0.6], intercepts=[0.01, 0.02],
+       classlabels_ints=[5, 9], post_transform="PROBIT")  # fmt: skip
+    many = {"coefficients": RNG.uniform(0, 0.004, 400).tolist(), "intercepts": RNG.uniform(0.2, 0.3, 10).tolist()}
+    ml("LinearRegressor", RNG.uniform(0, 1, (3, 40)), **many, targets=10, post_transform="PROBIT")
+
+
+def quantile(p: float) -> float:
+    if p in (0, 1):
+        return -np.inf if p == 0 else np.inf
+    return NormalDist().inv_cdf(p)

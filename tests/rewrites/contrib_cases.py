@@ -128,6 +128,7 @@ def products() -> Iterator[Case]:
     for name, alpha in (("Tanh", None), ("LeakyRelu", 0.2)):
         activation = {"activation": name} | ({} if alpha is None else {"activation_alpha": alpha})
         yield Case("FusedGemm", [f(4, 3), f(5, 3), f(5)], {"transB": 1, "alpha": 0.7, "beta": 0.3, **activation})
+    yield Case("Inverse", [f(2, 3, 3)], bound=1e-4)
     yield Case("CDist", [f(4, 3), f(5, 3)], {"metric": "euclidean"}, bound=1e-4)
 
 
@@ -318,7 +319,7 @@ def recurrent() -> Iterator[Case]:
     yield case(1, input_forget=1, activations=["Sigmoid", "Relu", "Tanh"])
     yield case(2, direction="bidirectional", lengths=True, states=True, peepholes=True, input_forget=1)
     yield case(1, direction="reverse", lengths=True, states=True, signed=True, peepholes=True)
-    yield case(1, clip=0.7, peepholes=True)
+    yield case(1, clip=3.0, peepholes=True)
     yield case(1, direction="reverse", clip=2.5, lengths=True)
     names = ["HardSigmoid", "ScaledTanh", "Elu", "Sigmoid", "Affine", "LeakyRelu"]
     given = {"activation_alpha": [0.3, 0.9, 0.5, 0.8, 0.2], "activation_beta": [0.4, 0.7, 0.1]}

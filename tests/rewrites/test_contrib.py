@@ -209,14 +209,26 @@ def test_by_definition(case: Case, wanted: Array) -> None:
     assert_allclose(found, wanted, rtol=1e-4, atol=1e-5)
 
 
-def test_inverse() -> None:
-    x = f(2, 3, 3)
-    case = Case("Inverse", [x])
+@pytest.mark.parametrize("shape", [(3, 3), (2, 3, 3), (2, 2, 17, 17), (0, 4, 4), (2, 0, 0), (3, 1, 1)], ids=str)
+@pytest.mark.parametrize("kind", [np.float16, np.float32, np.float64])
+@pytest.mark.parametrize("symbolic", [False, True])
+def test_inverse(kind: type[np.generic], shape: tuple[int, ...], symbolic: bool) -> None:
+    x = f(*shape).astype(kind)
+    case = Case("Inverse", [x], symbolic=symbolic)
     program = sx.compile(case.model())
-    assert program.explain().to_dict()["hosted"] == ["com.microsoft::Inverse"]
-    assert_allclose(program(**case.feeds())["y"], np.linalg.inv(x.astype(np.float64)), rtol=1e-4, atol=1e-5)
+    assert program.explain().to_dict()["hosted"] == []
+    found, wanted = program(**case.feeds())["y"], np.linalg.inv(x.astype(np.float64))
+    assert found.dtype == x.dtype
+    close = 8 * np.finfo(kind).eps if kind != np.float64 else 1e-9  # all are computed in f64
+    assert_allclose(found, wanted.astype(kind), rtol=close, atol=1e-12)
+    assert_allclose(sx.run(sx.lower(case.model(), to="tensor"), case.feeds())["y"], found, rtol=close)
+
+
+def test_a_matrix_without_inverse() -> None:
+    program = sx.compile(Case("Inverse", [f(2, 3, 3)]).model())
     with pytest.raises(sx.InputError, match=r"com\.microsoft::Inverse: a matrix has no inverse"):
-        program(x0=np.zeros((2, 3, 3), np.float32))
+        program(x0=np.ones((2, 3, 3), np.float32))
+    assert np.isnan(program(x0=np.full((2, 3, 3), np.nan, np.float32))["y"]).all()
 
 
 # What is refused
