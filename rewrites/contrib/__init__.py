@@ -17,6 +17,7 @@ from .activations import ACTIVATIONS
 from .attention import ATTENTION
 from .expansion import Expansion, Rule
 from .experimental import EXPERIMENTAL
+from .experts import EXPERTS
 from .images import IMAGES
 from .movement import MOVEMENT
 from .normalizations import NORMALIZATIONS
@@ -33,6 +34,7 @@ EXPANSIONS: Mapping[tuple[str, str], Rule] = {
         for table in (
             ACTIVATIONS,
             ATTENTION,
+            EXPERTS,
             IMAGES,
             MOVEMENT,
             NORMALIZATIONS,

@@ -72,12 +72,17 @@ def swiglu(b: Expansion) -> Results:
     gate, up, limit = b.x(0), b.at(1), b.attr("limit", 0.0)
     if up is None:
         gate, up = b.split(gate, -1, 2)
-    if limit > 0:
+    alpha, beta = b.attr("activation_alpha", 1.0), b.attr("activation_beta", 0.0)
+    return [swiglu_of(b, gate, up, alpha, beta, limit if limit > 0 else None)]
+
+
+def swiglu_of(b: Expansion, gate: SSAValue, up: SSAValue, alpha: float, beta: float, limit: float | None) -> SSAValue:
+    """gate sigmoid(alpha gate) (up + beta), both clamped in front: the gate from above."""
+    if limit is not None:
         high, low = b.number(limit, gate), b.number(-limit, gate)
         gate, up = b.value(onnx.ClipOp, gate, None, high), b.value(onnx.ClipOp, up, low, high)
-    beta = b.attr("activation_beta", 0.0)
-    activated = b.value(onnx.SwishOp, gate, attributes={"alpha": b.attr("activation_alpha", 1.0)})
-    return [b.mul(activated, b.add(up, b.number(beta, up)) if beta else up)]
+    activated = b.value(onnx.SwishOp, gate, attributes={"alpha": alpha})
+    return b.mul(activated, b.add(up, b.number(beta, up)) if beta else up)
 
 
 # As an attribute

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
 import numpy as np
 from xdsl.dialects.builtin import f32
@@ -54,32 +55,51 @@ def packed_product(b: Expansion) -> SSAValue | None:
             return None
     if zeros is not None and zeros.dtype == np.uint8:
         zeros = unpack(zeros, bits).reshape(columns, -1)[:, :blocks]
-    panels, words = panels_of(columns), blocks * block * bits // 32
 
-    def compute() -> Array:
-        numbers = unpack(packed, bits).reshape(columns, -1)
-        if order is not None:
-            numbers = np.concatenate([numbers[:, order], numbers[:, depth:]], 1)
-        return pack_words(numbers, bits)
-
-    def of_blocks(values: Array) -> SSAValue:
-        shape = (panels, blocks * PANEL)
-        return b.computed(shape, np.dtype(np.float32), lambda: pack_of_blocks(values.reshape(columns, blocks)))
+    def numbers() -> Array:
+        found = unpack(packed, bits).reshape(columns, -1)
+        return found if order is None else np.concatenate([found[:, order], found[:, depth:]], 1)
 
     a = b.x(0)
     if order is not None:
         a = b.value(onnx.GatherOp, a, b.large_constant(order), attributes={"axis": -1})
-    operands = [a, b.computed((panels, words * PANEL), np.dtype(np.int32), compute), of_blocks(scales)]
     if zeros is not None:
-        operands.append(of_blocks(zeros))
-    attributes = {
-        "bits": bits,
-        "block": block,
-        "columns": columns,
-        "depth": depth,
-        "quantized": int(b.attr("accuracy_level", 0) == INT8),
-    }
-    return b.own("BlockMatMul", operands, attributes)
+        zeros = zeros.reshape(columns, blocks)
+    weights = BlockWeights(depth, bits, block, numbers, scales.reshape(columns, blocks), zeros)
+    return weights.product(b, a, quantized=b.attr("accuracy_level", 0) == INT8)
+
+
+@dataclass(frozen=True)
+class BlockWeights:
+    """Constant weights [columns, depth] of a few bits: (number - zero) scale, with scales and zeros [columns, blocks].
+
+    `numbers` gives them where their value matters, [columns, blocks * block].  Zeros are half of 2^bits where they are
+    not given.
+    """
+
+    depth: int
+    bits: int
+    block: int
+    numbers: Callable[[], Array]
+    scales: Array
+    zeros: Array | None
+
+    def product(self, b: Expansion, a: SSAValue, *, quantized: bool) -> SSAValue:
+        """a [.., depth] times the weights; with `quantized` a's blocks are rounded to bytes."""
+        columns, blocks = self.scales.shape
+        panels, words = panels_of(columns), blocks * self.block * self.bits // 32
+
+        def of_blocks(values: Array) -> SSAValue:
+            return b.computed((panels, blocks * PANEL), np.dtype(np.float32), lambda: pack_of_blocks(values))
+
+        def compute() -> Array:
+            return pack_words(self.numbers(), self.bits)
+
+        operands = [a, b.computed((panels, words * PANEL), np.dtype(np.int32), compute), of_blocks(self.scales)]
+        if self.zeros is not None:
+            operands.append(of_blocks(self.zeros))
+        known = {"bits": self.bits, "block": self.block, "columns": columns, "depth": self.depth}
+        return b.own("BlockMatMul", operands, {**known, "quantized": int(quantized)})
 
 
 def dequantized_product(b: Expansion) -> SSAValue:

@@ -328,7 +328,42 @@ def recurrent() -> Iterator[Case]:
     yield case(1, activations=names, activation_alpha=[0.2], lengths=True)
 
 
+def experts() -> Iterator[Case]:
+    rows, count, size, inner = 7, 5, 32, 16
+    for name in ("relu", "gelu", "silu", "identity"):
+        known = {"k": 2, "activation_type": name, "normalize_routing_weights": int(name != "gelu")}
+        weights = [f(count, inner, size) * 0.3, f(count, inner), f(count, size, inner) * 0.3, f(count, size)]
+        yield Case("MoE", [f(rows, size), f(rows, count), *weights], known, constant=frozenset({2, 3, 4, 5}))
+    turns = {"k": 3, "activation_type": "swiglu", "swiglu_fusion": 1}
+    limits = {"activation_alpha": 1.702, "activation_beta": 1.0, "swiglu_limit": 2.0}
+    weights = [f(count, 2 * inner, size) * 0.3, None, f(count, size, inner) * 0.3]
+    yield Case("MoE", [f(2, 3, size), f(6, count), *weights], {**turns, **limits})
+    for bits, block in ((2, 0), (4, 0), (4, 16), (8, 0)):
+        for given in (False, True):
+            shapes = [(count, 2 * inner, size), (count, size, inner)]
+            layers: list[Array | None] = []
+            zeros: list[Array | None] = []
+            for number, (_, columns, depth) in enumerate(shapes):
+                scales = (count, columns, depth // block) if block else (count, columns)
+                layers += [
+                    u8(count, columns, depth * bits // 8),
+                    RANDOM.uniform(0.001, 0.02, scales).astype(np.float32),
+                ]
+                layers.append(f(*shapes[number][:2]))
+                packed = -(-(depth // block) * bits // 8) if block else columns * bits // 8
+                zeros.append(u8(count, columns, packed) if block else u8(count, packed))
+            known = {**turns, "expert_weight_bits": bits, "normalize_routing_weights": 1}
+            known |= {"block_size": block} if block else {}
+            inputs = [f(rows, size), f(rows, count), *layers]
+            if given:
+                inputs += [None, None, None, *zeros, None, np.abs(f(rows, count))]
+            constant = frozenset({2, 3, 4, 5, 6, 7, 11, 12})
+            yield Case("QMoE", inputs, known, constant=constant, bound=1e-4)
+
+
 def cases() -> list[Case]:
     """All of them."""
-    families = (pointwise, normalizations, products, movement, quantized, attention, grouped, packed, recurrent)
+    families = (
+        pointwise, normalizations, products, movement, quantized, attention, grouped, packed, recurrent, experts,
+    )  # fmt: skip
     return [case for family in families for case in family()]

@@ -72,7 +72,10 @@ def test_unidirectional_over_other_keys(queries: int) -> None:
         )
 
 
-NATIVE = ("SkipSimplifiedLayerNormalization", "QLinearAdd", "GroupQueryAttention", "DynamicQuantizeLSTM", "QAttention")
+NATIVE = (
+    "SkipSimplifiedLayerNormalization", "QLinearAdd", "GroupQueryAttention", "DynamicQuantizeLSTM", "QAttention", "MoE",
+    "QMoE",
+)  # fmt: skip
 
 
 @pytest.mark.parametrize("op", NATIVE)
@@ -199,7 +202,70 @@ def defined() -> Iterator[tuple[Case, Array]]:
     yield Case("RelativePositionBias", [table, *lengths], known), table[place].transpose(2, 0, 1)[None]
 
 
-DEFINED = list(defined())
+def network(x: Array, first: Array, second: Array, third: Array | None, fusion: int) -> Array:
+    """An expert of SiLU, whose gate is the third layer, or in the first one: by turns (1), or first (2)."""
+    gate, up = x @ first.T, None if third is None else x @ third.T
+    if fusion:
+        gate, up = (gate[:, ::2], gate[:, 1::2]) if fusion == 1 else np.split(gate, 2, 1)
+    hidden = gate * sigmoid(gate)
+    return (hidden if up is None else hidden * up) @ second.T
+
+
+def mixed(x: Array, weights: Array, layers: list[Array | None], fusion: int = 0) -> Array:
+    """All experts' results, by weights [rows, experts]."""
+    parts = [network(x, *(None if w is None else w[e] for w in layers), fusion) for e in range(weights.shape[1])]
+    return sum(part * weights[:, e, None] for e, part in enumerate(parts))
+
+
+def by_top(scores: Array, k: int) -> Array:
+    """Probabilities, of all but the best 0."""
+    likely = np.exp(scores) / np.exp(scores).sum(1, keepdims=True)
+    return np.where(likely >= np.sort(likely, 1)[:, -k, None], likely, 0)
+
+
+def by_sparse_mixer(scores: Array) -> Array:
+    weights = np.zeros(scores.shape)
+    for row, own in enumerate(scores.astype(np.float64)):
+        left = own.copy()
+        for _ in range(2):
+            best = left.argmax()
+            near = (own[best] - own) / np.maximum(np.abs(own), own[best]) <= 0.02
+            e = np.where(near, np.exp(left), 0)
+            weights[row, best] = e[best] / e.sum()
+            left[best] = -np.inf
+    return weights
+
+
+def mixtures() -> Iterator[tuple[Case, Array]]:
+    """What onnxruntime has no kernel for on the CPU: gates in a layer of their own or behind one another, the sparse
+    mixer, and weights that are not normalized where weights are quantized.
+    """
+    x, scores = f(6, 16), f(6, 5)
+    first, second, third = f(5, 12, 16) * 0.3, f(5, 16, 12) * 0.3, f(5, 12, 16) * 0.3
+    wide = f(5, 24, 16) * 0.3
+    top = by_top(scores, 2)
+    silu = {"k": 2, "activation_type": "silu"}
+    yield Case("MoE", [x, scores, first, None, second, None, third], silu), mixed(x, top, [first, second, third])
+    for fusion, layers in ((0, [first, second, third]), (2, [wide, second, None])):
+        inputs = [x, scores, layers[0], None, second, None, *([] if fusion else [third])]
+        known = {"k": 2, "activation_type": "swiglu", "swiglu_fusion": fusion}
+        yield Case("MoE", inputs, known), mixed(x, top, layers, fusion)
+    near = scores.copy()
+    near[:, :3] = 2 + scores[:, :3] * 0.01
+    for given in (scores, near):
+        known = {**silu, "use_sparse_mixer": 1}
+        yield (
+            Case("MoE", [x, given, first, None, second], known),
+            mixed(x, by_sparse_mixer(given), [first, second, None]),
+        )
+    packed, scale = [u8(5, 16, 8), u8(5, 16, 8)], one(0.05) * np.ones((5, 16), np.float32)
+    weights = [(np.stack([p & 15, p >> 4], -1).reshape(5, 16, 16) - 8.0) * 0.05 for p in packed]
+    known = {**silu, "expert_weight_bits": 4}
+    inputs = [x, scores, packed[0], scale, None, packed[1], scale]
+    yield Case("QMoE", inputs, known, constant=frozenset({2, 3, 5, 6})), mixed(x, top, [*weights, None])
+
+
+DEFINED = [*defined(), *mixtures()]
 
 
 @pytest.mark.parametrize("case, wanted", DEFINED, ids=[str(c) for c, _ in DEFINED])
