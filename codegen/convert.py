@@ -91,12 +91,19 @@ def _saturate(f: FunctionBuilder, kind: str, value: SSAValue, type_: Attribute, 
         value = widen_float(f, value, like(value.type, F32))
     digits = 24 if isinstance(element_of(value.type), Float32Type) else 53
     low, high = f.const(float(least), value.type), f.const(float(_rounded_down(greatest, digits)), value.type)
-    number = f.select(f.fcmp("ord", value, value), value, f.const(0.0, value.type))
-    inside = f.select(f.fcmp("ogt", number, low), number, low)
-    inside = f.select(f.fcmp("olt", inside, high), inside, high)
+
+    def within(number: SSAValue) -> SSAValue:
+        """NaN gives the least."""
+        inside = f.select(f.fcmp("ogt", number, low), number, low)
+        return f.select(f.fcmp("olt", inside, high), inside, high)
+
     if bits_of(element_of(type_)) < 32:  # LLVM converts no narrower lanes itself
-        return f.cast("trunc", f.cast("fptosi", inside, like(type_, I32)), type_)
-    whole = f.cast(kind, inside, type_)
+        whole = f.cast("fptosi", within(value), like(type_, I32))
+        if least != 0:
+            whole = f.select(f.fcmp("ord", value, value), whole, f.const(0, whole.type))
+        return f.cast("trunc", whole, type_)
+    number = f.select(f.fcmp("ord", value, value), value, f.const(0.0, value.type))
+    whole = f.cast(kind, within(number), type_)
     if _rounded_down(greatest, digits) == greatest:
         return whole
     above = f.fcmp("ogt", number, high)

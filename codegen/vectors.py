@@ -14,7 +14,7 @@ from .arith import extremum_of_numbers
 from .build import FunctionBuilder
 from .dot import dot, halves
 from .lanes import Lanes
-from .llvm_types import is_float
+from .llvm_types import I1, element_of, is_float
 from .math_gates import gelu, logistic
 from .mathematics import Mathematics
 from .scope import Scope, TranslateError, Translation, operands
@@ -138,10 +138,16 @@ def reduce_lanes(f: FunctionBuilder, kind: str, value: SSAValue) -> SSAValue:
         return _reduce_numbers(f, *OF_NUMBERS[kind], value)
     if kind in EXTREMA:
         return _reduce_extremum(f, EXTREMA[kind], value)
+    if kind in OF_TRUTHS and element_of(value.type) == I1:
+        mask = f.cast("bitcast", value, IntegerType(lanes_of(value)))
+        predicate, bits = OF_TRUTHS[kind]
+        return f.icmp(predicate, mask, f.const(bits, mask.type))
     return _combine_halves(f, COMBINE[kind], value)
 
 
 EXTREMA: Mapping[str, str] = {"minimumf": "olt", "maximumf": "ogt"}
+OF_TRUTHS: Mapping[str, tuple[str, int]] = {"or": ("ne", 0), "and": ("eq", -1)}
+"""Which comparison of all lanes of truth values, as bits of one number, tells what becomes of them."""
 OF_NUMBERS: Mapping[str, tuple[str, float]] = {"minnumf": ("olt", inf), "maxnumf": ("ogt", -inf)}
 
 

@@ -16,10 +16,9 @@ from math import isfinite
 from xdsl.dialects import arith, math
 from xdsl.dialects.builtin import FloatAttr
 from xdsl.dialects.linalg import ops as linalg
-from xdsl.ir import Attribute, Block, Operation, OpResult, SSAValue
-from xdsl.rewriter import Rewriter
+from xdsl.ir import Attribute, Block, SSAValue
 
-from ..dialects import kernel
+from .scalar_bodies import bodies_of, insert, replace
 
 FAST_MATH = "kernel.fast_math"
 _PLAIN: dict[str, Attribute] = {"fastmath": arith.FastMathFlagsAttr("none")}
@@ -27,13 +26,7 @@ _PLAIN: dict[str, Attribute] = {"fastmath": arith.FastMathFlagsAttr("none")}
 
 def use_fast_math(block: Block) -> int:
     """Rewrites the bodies and epilogues in a tensor-level kernel; gives the number of operations that are gone."""
-    found = 0
-    for op in block.ops:
-        if isinstance(op, linalg.GenericOp):
-            found += _in_body(op.body.block)
-        elif isinstance(op, kernel.TemplateOp) and op.epilogue is not None:
-            found += _in_body(op.epilogue.block)
-    return found
+    return sum(_in_body(body) for body in bodies_of(block))
 
 
 def _in_body(body: Block) -> int:
@@ -58,14 +51,14 @@ def _contract(op: arith.AddfOp | arith.SubfOp) -> int:
         factors = list(product.operands)
         if isinstance(op, arith.SubfOp):
             negated = arith.NegfOp(other if place == 0 else factors[0])
-            _insert(negated, op)
+            insert(negated, op)
             if place == 0:
                 other = negated.result
             else:
                 factors[0] = negated.result
         kind = op.results[0].type
         fused = math.FmaOp.create(operands=[*factors, other], result_types=[kind], properties=_PLAIN)
-        _replace(op, fused)
+        replace(op, fused)
         product.detach()
         product.erase()
         return 1
@@ -81,22 +74,7 @@ def _multiply(op: arith.DivfOp) -> int:
     if not isfinite(number) or not 1e-30 < abs(number) < 1e30:
         return 0
     reciprocal = arith.ConstantOp(FloatAttr(1 / number, kind))
-    _insert(reciprocal, op)
+    insert(reciprocal, op)
     operands = [op.operands[0], reciprocal.result]
-    _replace(op, arith.MulfOp.create(operands=operands, result_types=[op.results[0].type], properties=_PLAIN))
+    replace(op, arith.MulfOp.create(operands=operands, result_types=[op.results[0].type], properties=_PLAIN))
     return 1
-
-
-def _insert(new: Operation, before: Operation) -> None:
-    assert before.parent is not None
-    before.parent.insert_op_before(new, before)
-    if (origin := before.attributes.get("origin")) is not None:
-        new.attributes["origin"] = origin
-
-
-def _replace(old: Operation, new: Operation) -> None:
-    _insert(new, old)
-    result = new.results[0]
-    assert isinstance(result, OpResult)
-    old.results[0].replace_all_uses_with(result)
-    Rewriter.erase_op(old)

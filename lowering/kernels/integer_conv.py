@@ -24,8 +24,8 @@ from ..tensor.element_kinds import Element
 from .byte_panels import FLIP, DotProducts, as_bytes, ones, scratch_of_quads, zipped
 from .conv import ConvBuilder
 from .conv_plan import ConvPlan, choose_for_bytes, plan_of
-from .emit import Emitter, Ix, plain
-from .integer_product import Parameter, Requantizer, widened
+from .emit import F32, F64, Emitter, Ix, plain
+from .integer_product import Parameter, Requantizer, Scale, widened
 from .operands import dims_list, integers, number, text
 from .operator import Operator
 from .phase_image import PhaseImage
@@ -197,6 +197,7 @@ class IntegerConvBuilder(ConvBuilder):
     def write_tables(self) -> None:
         super().write_tables()
         self.write_terms()
+        self.finish.prepare()
 
     @property
     def all_tiles(self) -> Dim:
@@ -214,6 +215,10 @@ class IntegerConvBuilder(ConvBuilder):
                 mask = e.mask(height - first, lanes)
                 at = loop.index * height + first
                 term = e.sub(e.constant(0, i32, lanes), e.mul(zero, self.weight_sums(loop.index, first, mask)))
+                if self.finish.bias is not None:
+                    group, row = loop.index // self.row_tiles, loop.index % self.row_tiles * height + first
+                    there = e.both(mask, e.mask(self.rows - row, lanes))
+                    term = e.add(term, e.load_vector(self.finish.bias, group * self.rows + row, lanes, there))
                 e.store_vector(term, self.terms, at, mask)
 
     def weight_sums(self, tile: Ix, first: int, mask: SSAValue) -> SSAValue:
@@ -299,6 +304,12 @@ def emit(operator: Operator, operands: tuple[int, int], zeros: tuple[Parameter, 
 class Finish:
     """What becomes of a vector of exact sums; here they are the result."""
 
+    bias: SSAValue | None = None
+    """A number for each output channel that is added to its sums."""
+
+    def prepare(self) -> None:
+        """What is done once, before all sums."""
+
     def __call__(self, value: SSAValue, indices: list[Ix], mask: SSAValue | None) -> SSAValue:
         return value
 
@@ -312,13 +323,21 @@ class Requantized(Finish):
         self.requantizer = Requantizer(
             operator, scales, Parameter(operator, 6, "whole"), Parameter(operator, 7, "whole")
         )
+        self.bias = operator.buffer(8) if operator.has(8) else None
+
+    def prepare(self) -> None:
+        """Writes the scale of each channel, in f64 and rounded."""
+        e, channels = self.o.e, self.o.result_dims(0)[1]
+        self.exact, self.scales = (self.o.context.scratch(t, channels) for t in (F64, F32))
+        with e.loop(0, e.dim(channels)) as loop:
+            scale = self.requantizer.scale([0, loop.index.ssa], -1, None, None)
+            e.store(scale, self.exact, loop.index)
+            e.store(e.convert("truncf", scale, F32), self.scales, loop.index)
 
     def __call__(self, value: SSAValue, indices: list[Ix], mask: SSAValue | None) -> SSAValue:
-        e = self.o.e
-        if self.o.has(8):
-            bias = e.load(self.o.buffer(8), indices[1])
-            value = e.add(value, e.b.broadcast(bias, e.target.lanes(4)))
-        return self.requantizer.apply(value, [plain(i) for i in indices], mask, -1)
+        e, channel = self.o.e, indices[1]
+        scale = Scale(e.load(self.scales, channel), lambda: e.load(self.exact, channel))
+        return self.requantizer.rounded(value, scale, [plain(i) for i in indices], mask, -1)
 
 
 class ByChannel(Parameter):

@@ -6,7 +6,7 @@ in the same forms,
     sum (a' - p) (b' - q) = sum a' b' - p * sum b' - q * sum a' + K p q
 
 so the matmul template runs on quads of bytes, and the sums of rows and columns are taken where they are packed.
-`qlinearmatmul` scales in f64, which holds every sum exactly, and rounds once, half to even.
+`qlinearmatmul` scales as if in f64, which holds every sum exactly, and rounds once, half to even.
 
 With the config `panel`, b was a constant of two axes and is `packing.pack_quad_columns(b, panel)`: bytes, one axis.
 """
@@ -14,7 +14,7 @@ With the config `panel`, b was a constant of two axes and is `packing.pack_quad_
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from xdsl.dialects.builtin import i8, i32
@@ -27,7 +27,7 @@ from ..loop_builder import Scalar
 from ..template import TemplateContext
 from ..tensor.element_kinds import Element
 from .byte_panels import FLIP, BytePacker, DotProducts, as_bytes, ones, scratch_of_quads
-from .emit import F64, Emitter, Ix, lanes_of
+from .emit import F32, F64, Emitter, Ix, lanes_of
 from .matmul import MOST_GROUPS, MatmulBuilder, Plan, choose
 from .matmul_problem import Problem, Sink, read_problem
 from .operands import number
@@ -294,8 +294,26 @@ def emit(operator: Operator, operands: tuple[int, int], zeros: tuple[Parameter, 
     IntegerMatmul(operator, operands, zeros, problem, plan, sink).build()
 
 
+MOST = 512.0
+"""What is rounded to more than this is beyond a byte's range whatever the zero point."""
+DOUBT = 2.0**-13
+"""A product in f32 that is not above that is less than this from the one in f64: three roundings."""
+
+
+@dataclass(frozen=True)
+class Scale:
+    """What sums are multiplied with: in f32, and in f64 where it is asked for."""
+
+    rounded: SSAValue
+    exact: Callable[[], SSAValue]
+
+
 class Requantizer:
-    """From exact sums to the quantized result, in f64 lanes."""
+    """From exact sums to the quantized result: the scale is f64, and its product with a sum is rounded once.
+
+    Nearly always the product in f32 tells to which integer that is: where it is not near the middle between two.  The
+    product in f64 is computed where some lane of a vector is.
+    """
 
     def __init__(
         self, operator: Operator, scales: tuple[Parameter, Parameter], y_scale: Parameter, y_zero: Parameter
@@ -304,22 +322,50 @@ class Requantizer:
         self.scales, self.y_scale, self.y_zero = scales, y_scale, y_zero
         self.kind = operator.result_kind(0)
 
+    def scale(self, indices: Sequence[Scalar], axis: int, lanes: int | None, mask: SSAValue | None) -> SSAValue:
+        """scales / y_scale in f64: a scalar where it is the same for all lanes."""
+        e = self.e
+
+        def alike(a: SSAValue, b: SSAValue) -> tuple[SSAValue, SSAValue]:
+            """Both in lanes where one is: numbers are divided as numbers, which is many times as fast."""
+            if lanes is None or lanes_of(a) == lanes_of(b):
+                return a, b
+            return e.spread(a, lanes), e.spread(b, lanes)
+
+        wide = [e.convert("extf", p.load(indices, axis, lanes or 1, mask), F64) for p in (*self.scales, self.y_scale)]
+        return e.div(*alike(e.mul(*alike(*wide[:2])), wide[2]))
+
     def apply(self, sums: SSAValue, indices: Sequence[Scalar], mask: SSAValue | None, axis: int) -> SSAValue:
         """saturate(round(sums * scales / y_scale) + y_zero), as the result's element type."""
+        scale = self.scale(indices, axis, lanes_of(sums), mask)
+        both = Scale(self.e.convert("truncf", scale, F32), lambda: scale)
+        return self.rounded(sums, both, indices, mask, axis)
+
+    def rounded(
+        self, sums: SSAValue, scale: Scale, indices: Sequence[Scalar], mask: SSAValue | None, axis: int
+    ) -> SSAValue:
+        """saturate(round(sums * scale) + y_zero)"""
         e, lanes = self.e, lanes_of(sums)
 
         def spread(value: SSAValue) -> SSAValue:
             return value if lanes is None else e.spread(value, lanes)
 
-        def alike(a: SSAValue, b: SSAValue) -> tuple[SSAValue, SSAValue]:
-            """Both in lanes where one is: numbers are divided as numbers, which is many times as fast."""
-            return (a, b) if lanes_of(a) == lanes_of(b) else (spread(a), spread(b))
+        real = e.mul(e.convert("sitofp", sums, F32), spread(scale.rounded))
+        whole = e.math("roundeven", real)
+        sure = e.compare("ole", e.math("absf", e.sub(real, whole)), e.constant(0.5 - DOUBT, F32, lanes))
+        doubt = e.flip(sure if lanes is None else e.reduce("and", sure))
+        with e.loop(0, e.select_index(doubt, 1, 0), carried=[whole]) as again:
+            exact = e.math("roundeven", e.mul(e.convert("sitofp", sums, F64), spread(scale.exact())))
+            low, high = (e.constant(bound, F64, lanes) for bound in (-MOST, MOST))
+            exact = e.extremum("minimumf", e.extremum("maximumf", exact, low), high)
+            again.carry([e.convert("truncf", exact, F32)])
+        shifted = e.add(again.results[0], spread(self.zero(indices, mask, axis, lanes)))
+        return e.convert("fptosi" if self.kind.kind == "i" else "fptoui", shifted, self.kind.ir)
 
-        wide = [e.convert("extf", p.load(indices, axis, lanes or 1, mask), F64) for p in (*self.scales, self.y_scale)]
-        scale = e.div(*alike(e.mul(*alike(*wide[:2])), wide[2]))
-        real = e.mul(e.convert("sitofp", sums, F64), spread(scale))
-        zero = widened(e, self.y_zero.kind, self.y_zero.load(indices, axis, lanes or 1, mask))
-        shifted = e.add(e.math("roundeven", real), e.convert("sitofp", spread(zero), F64))
-        low, high = (e.constant(float(x), F64, lanes) for x in (self.kind.lowest, self.kind.highest))
-        clamped = e.extremum("minimumf", e.extremum("maximumf", shifted, low), high)
-        return e.convert("trunci", e.convert("fptosi", clamped, i32), self.kind.ir)
+    def zero(self, indices: Sequence[Scalar], mask: SSAValue | None, axis: int, lanes: int | None) -> SSAValue:
+        """The result's zero point in f32."""
+        e, known = self.e, self.y_zero.known()
+        if known is not None:
+            return e.constant(known, F32)
+        loaded = self.y_zero.load(indices, axis, lanes or 1, mask)
+        return e.convert("sitofp", widened(e, self.y_zero.kind, loaded), F32)

@@ -20,6 +20,7 @@ from ...semantics.known import constant_value
 from ..choices import SCHEDULE
 from ..fast_math import FAST_MATH, use_fast_math
 from ..kernels.precision import PRECISION, use_precision
+from ..quotients import use_exact_products
 from .arithmetic import ARITHMETIC
 from .casts import CASTS
 from .custom import CUSTOM, attach_bodies
@@ -178,6 +179,7 @@ def _build(kernel: func.FuncOp, reader: Reader, extra: Sequence[Node]) -> func.F
     result.attributes["kernel.arg_dims"] = ArrayAttr([ShapeAttr(leaf.dims) for leaf in leaves])
     if (given := kernel.attributes.get(SCHEDULE)) is not None:
         result.attributes[SCHEDULE] = given
+    use_exact_products(result.body.block)
     if FAST_MATH in kernel.attributes:
         result.attributes[FAST_MATH] = kernel.attributes[FAST_MATH]
         use_fast_math(result.body.block)

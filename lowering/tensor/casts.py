@@ -94,8 +94,9 @@ def quantized(o: Operands, x: Node, scale: Node, zero_point: Node | None, within
         whole = s.unary(math.RoundEvenOp, value)
         if zero_point is not None:
             whole = s.add(whole, convert(s, zero[0], zero_point.element, t), t)
-        bounded = s.clamp(whole, to.lowest, to.highest, t)
-        return s.convert("fptosi" if to.kind == "i" else "fptoui", bounded, to)
+        if to.is_packed:  # what it is converted to has more bits
+            whole = s.clamp(whole, to.lowest, to.highest, t)
+        return s.convert("fptosi" if to.kind == "i" else "fptoui", whole, to)
 
     inputs = [quotient] if zero_point is None else [quotient, zero_point]
     return pointwise(saturated, inputs, x.dims, to, 6)
