@@ -384,18 +384,30 @@ class NestEmitter:
     # Columns
 
     def _run_columns(self) -> None:
-        width = self.generics[0].extents[-1]
         lanes = self._map_lanes(self.generics)
-        tile = policy.column_tile(width, lanes, self.builder.loops.column_tile)
-        pieces = (width + (tile - 1)) // tile
-        cycles = self.cost * min(tile, policy.estimate([width])) / lanes
-        with self._rows(self.row_axes, [pieces], cycles, self._inner_points()) as (row, [piece]):
-            start, count = self._piece(width, tile, piece)
-            row = replace(row, start=start, count=count)
+        with self._column_tiles(lanes) as row:
             for stage, streams in zip(self.nest.stages, self._streams):
                 points = self._points(stage, row, lanes)
                 points.streams = streams
                 run_columns(points, self.space)
+
+    @contextmanager
+    def _column_tiles(self, lanes: int) -> Generator[Row]:
+        """Opens the loops over rows and over tiles of columns. Without rows, threads share out vectors of columns."""
+        builder, width = self.builder, self.nest.width
+        tile, inner = self.nest.column_tile(lanes, builder.loops.column_tile), self._inner_points()
+        if self.row_axes or self.small:
+            cycles = self.cost * min(tile, policy.estimate([width])) / lanes
+            with self._rows(self.row_axes, [(width + (tile - 1)) // tile], cycles, inner) as (row, [piece]):
+                start, count = self._piece(width, tile, piece)
+                yield replace(row, start=start, count=count)
+            return
+        vectors = builder.dim((width + (lanes - 1)) // lanes)
+        with builder.parallel(vectors, self._grain(self.cost, inner)) as (lower, upper, thread):
+            end = builder.minimum(builder.mul(upper, lanes), builder.dim(width))
+            with builder.loop(builder.mul(lower, lanes), end, tile) as loop:
+                count = builder.minimum(tile, builder.sub(end, loop.index))
+                yield Row({}, thread, builder.depth, loop.index, count)
 
     # What a row keeps
 
@@ -444,7 +456,7 @@ class NestEmitter:
     def _row_buffer(self, row: Row, generic: Generic, write: Access, view: SSAValue) -> Buffer:
         """Scratch for one row of a result, as the result itself or a view of it."""
         builder, shapes, result = self.builder, self.shapes, self.shapes.root(view)
-        inner, tile = self.nest.inner(generic), self._tile_of(generic)
+        inner, tile = self.nest.inner(generic), self._tile()
         key = (result, row.number)
         size = generic.extent([a for a in write.axes if a is not None and a in inner]) * tile
         if row.slots > 1:
@@ -457,16 +469,16 @@ class NestEmitter:
         axes = [*write.axes[:kept], *(inner.start for _ in shapes[view][kept:])]
         sizes = [d for d, a in zip(shapes[view], axes) if a in inner]
         strides = iter(builder.mul(s, tile) for s in row_major(builder, [builder.dim(d) for d in sizes]))
-        column = generic.rank - 1 if self.nest.columns else None
+        column = self.nest.column(generic)[-1] if self.nest.columns else None
         by_axis = tuple(next(strides) if a in inner else int(a is not None and a == column) for a in axes)
         offset = builder.sub(builder.mul(row.slot, builder.dim(size)), row.start)
         return Buffer(self.scratch[key], by_axis, offset, row.depth)
 
-    def _tile_of(self, generic: Generic) -> int:
+    def _tile(self) -> int:
         """Columns that a row's scratch has room for."""
         if not self.nest.columns:
             return 1
-        return policy.column_tile(generic.extents[-1], self._map_lanes(self.generics), self.builder.loops.column_tile)
+        return self.nest.column_tile(self._map_lanes(self.generics), self.builder.loops.column_tile)
 
 
 def split(builder: LoopBuilder, index: Scalar, sizes: Sequence[Scalar]) -> list[Scalar]:

@@ -19,6 +19,7 @@ from xdsl.ir import SSAValue
 
 from ...dialects import kernel
 from ...dialects.dims import Dim, as_dim
+from .. import policy
 from .generics import Access, Generic, Shapes
 
 Axis: TypeAlias = tuple[int, ...]
@@ -60,12 +61,14 @@ class Stage:
 
 @dataclass
 class Nest:
-    """Generics that share their first `rows` loops, and with `order` COLUMNS their last loop too."""
+    """Generics that share their first `rows` loops, and with `order` COLUMNS their last loops too."""
 
     rows: int
     order: Order | None
     generics: list[Generic]
     stages: list[Stage] = field(default_factory=list[Stage])
+    last: int = 1
+    """With COLUMNS: how many of the last loops all walk through as one."""
 
     @property
     def columns(self) -> bool:
@@ -78,7 +81,21 @@ class Nest:
 
     def inner(self, generic: Generic) -> range:
         """The numbers of a generic's loops that are neither rows nor columns."""
-        return range(self.rows, generic.rank - self.columns)
+        return range(self.rows, generic.rank - self.last * self.columns)
+
+    def column(self, generic: Generic) -> Axis:
+        """The loops that a generic's columns are numbered by."""
+        return tuple(range(generic.rank - self.last, generic.rank))
+
+    @property
+    def width(self) -> Dim:
+        """How many columns there are."""
+        return self.generics[0].extent(self.column(self.generics[0]))
+
+    def column_tile(self, lanes: int, most: int) -> int:
+        """How many columns are computed side by side."""
+        one = all(extent is as_dim(1) for extent in self.generics[0].extents[: self.rows])
+        return policy.column_tile(self.width, lanes, most, one_row=one)
 
     def is_register(self, generic: Generic, write: Access) -> bool:
         """Whether a row has a single element of the result."""
@@ -99,8 +116,22 @@ def plan(
             nests.append(Nest(min(item.leading, item.rank - columns), order_of(item), [item]))
     for nest in nests:
         if isinstance(nest, Nest):
+            nest.last = _column_loops(nest, shapes)
             nest.stages = _stages(nest, shapes)
     return nests
+
+
+def _column_loops(nest: Nest, shapes: Shapes) -> int:
+    """How many of the last loops are parallel, the same in all generics, and walked through as one by all operands."""
+    count, first = 1, nest.generics[0]
+    while nest.columns and all(
+        nest.rows < g.rank - count
+        and g.extents[-count - 1] is first.extents[-count - 1]
+        and _mergeable(g.rank - count - 1, g.rank - count, g, shapes)
+        for g in nest.generics
+    ):
+        count += 1
+    return count
 
 
 # Rows

@@ -182,7 +182,7 @@ def run_columns(points: Points, space: ScratchSpace) -> None:
 
 
 def _column(points: Points) -> list[Axis]:
-    return [(points.stage.generics[0].rank - 1,)]
+    return [points.nest.column(points.stage.generics[0])]
 
 
 def _each_column(points: Points, emit: Callable[[Point], None]) -> None:
@@ -214,7 +214,7 @@ def _add_up_at_once(points: Points, point: Point, reduced: Sequence[Axis]) -> No
 def _add_up_in_memory(points: Points, reduced: Sequence[Axis], space: ScratchSpace) -> None:
     """Accumulators of all the row's columns in scratch; some reduced points are added at each visit."""
     builder, row = points.builder, points.row
-    tile = policy.column_tile(points.stage.generics[0].extents[-1], points.lanes, builder.loops.column_tile)
+    tile = points.nest.column_tile(points.lanes, builder.loops.column_tile)
     sums = [space.take(builder, r.reduction.element, tile, row.thread) for r in points.reductions]
 
     def load(point: Point) -> list[SSAValue]:

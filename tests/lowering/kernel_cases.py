@@ -7,7 +7,7 @@ import itertools
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, cached_property
 
 import llvmlite.binding as llvm
 import ml_dtypes
@@ -149,11 +149,16 @@ class Kernel:
         self.llvm_seconds = time.perf_counter() - started
         self.image = compile_object(self.text, self.target)
         self.compile_seconds = time.perf_counter() - started
-        self.jit = llvm.create_lljit_compiler()
-        builder = llvm.JITLibraryBuilder().add_object_img(self.image).add_current_process().export_symbol(name)
-        self.library = builder.link(self.jit, name)
-        self.function = KERNEL(self.library[name])
+        self.name = name
         self.reports: list[tuple[int, list[int]]] = []
+
+    @cached_property
+    def function(self) -> Callable[[int, int], int]:
+        """Linked when it is first called: a kernel for another CPU may be looked at."""
+        self.jit = llvm.create_lljit_compiler()
+        builder = llvm.JITLibraryBuilder().add_object_img(self.image).add_current_process().export_symbol(self.name)
+        self.library = builder.link(self.jit, self.name)
+        return KERNEL(self.library[self.name])
 
     @property
     def assembly(self) -> str:
