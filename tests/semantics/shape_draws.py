@@ -49,6 +49,9 @@ class Draw:
         found = self.data.draw(st.lists(st.integers(0, rank - 1), unique=True, min_size=low, max_size=rank))
         return [a - rank if self.pick(True, False) else a for a in found]
 
+    def permutation(self, size: int) -> list[int]:
+        return list(self.data.draw(st.permutations(range(size))))
+
     def some(self, **attributes: Any) -> dict[str, Any]:
         """Some of these attributes."""
         return {name: value for name, value in attributes.items() if self.pick(True, False)}
@@ -125,7 +128,7 @@ def batch_normalization(d: Draw) -> Case:
 
 
 def mean_variance(d: Draw) -> Case:
-    return Case({"axes": sorted(d.data.draw(st.sets(st.integers(0, 3), min_size=1)))}, {"x": f("A", 3, "B", 2)})
+    return Case({"axes": sorted(a % 4 for a in d.axes(4, 1))}, {"x": f("A", 3, "B", 2)})
 
 
 def dynamic_quantize(d: Draw) -> Case:
@@ -366,7 +369,7 @@ def tile(d: Draw) -> Case:
 
 def transpose(d: Draw) -> Case:
     shape = d.shape()
-    perm = d.data.draw(st.permutations(range(len(shape))))
+    perm = d.permutation(len(shape))
     return Case(d.some(perm=perm) if shape else {}, {"x": f(*shape)})
 
 
@@ -442,6 +445,9 @@ def conv_transpose(d: Draw) -> Case:
         attributes["kernel_shape"] = [max(pair) for pair in zip(attributes["kernel_shape"], strides)]
     extra = d.some(output_padding=[d.integer(0, s - 1) for s in strides]) if "auto_pad" not in attributes else {}
     weight = f(2, 3, *attributes["kernel_shape"])
+    if "auto_pad" not in attributes and "pads" not in attributes:
+        extra |= d.some(output_shape=[d.integer(4, 9) for _ in range(rank)])
+    extra["group"] = d.pick(1, 2)
     return Case({**attributes, **extra}, {"x": f(2, 2, *["A", "B"][:rank]), "w": weight})
 
 
@@ -452,9 +458,15 @@ def pool(counts: bool) -> Callable[[Draw], Case]:
             attributes |= d.some(ceil_mode=1)
         if counts:
             attributes |= d.some(count_include_pad=1)
-        return Case(attributes, {"x": f(2, 3, *["A", "B"][:rank])})
+        return Case(attributes, {"x": f(2, 3, *["A", "B"][:rank])}, outputs=1 if counts else d.pick(1, 2))
 
     return draw
+
+
+def power_pool(d: Draw) -> Case:
+    case = pool(False)(d)
+    case.outputs = 1
+    return case
 
 
 def resize(d: Draw) -> Case:
@@ -463,7 +475,8 @@ def resize(d: Draw) -> Case:
     if d.pick(True, False):
         scales = np.array([d.pick(0.5, 2.0, 1.0, 1.5, 0.7) for _ in axes], np.float32)
         return Case(attributes, {"x": f("A", "B")}, {"s": scales}, "x  s")
-    return Case(attributes, {"x": f("A", "B")}, {"n": i64(*[d.integer(1, 5) for _ in axes])}, "x   n")
+    attributes |= d.some(keep_aspect_ratio_policy=d.pick("stretch", "not_larger", "not_smaller"))
+    return Case(attributes, {"x": f("A", "B")}, {"n": i64(*[d.integer(1, 5) for _ in axes])}, "x   n", empty=False)
 
 
 def roi_align(d: Draw) -> Case:
@@ -485,9 +498,13 @@ def affine_grid(d: Draw) -> Case:
 
 def col2im(d: Draw) -> Case:
     block = [d.integer(1, 2), d.integer(1, 2)]
+    attributes = d.some(strides=[2, 1], dilations=[1, 2], pads=[1, 0, 0, 1])
+    strides, dilations = attributes.get("strides", [1, 1]), attributes.get("dilations", [1, 1])
+    pads = attributes.get("pads", [0, 0, 0, 0])
+    reach = [(n - 1) * e + 1 for n, e in zip(block, dilations)]
+    steps = [(n + pads[k] + pads[k + 2] - reach[k]) // strides[k] + 1 for k, n in enumerate((4, 5))]
     constants = {"i": i64(4, 5), "b": i64(*block)}
-    places = (4 - block[0] + 1) * (5 - block[1] + 1)
-    return Case({}, {"x": f("A", 4, places)}, constants, "x i b")
+    return Case(attributes, {"x": f("A", 4, steps[0] * steps[1])}, constants, "x i b")
 
 
 def global_pool(d: Draw) -> Case:
@@ -536,7 +553,11 @@ def attention(d: Draw) -> Case:
     heads, shared = d.pick((2, 2), (4, 2), (3, 1))
     if d.pick(True, False):
         inputs = {"q": f("A", heads, 3, 4), "k": f("A", shared, "B", 4), "v": f("A", shared, "B", 5)}
-        return Case(d.some(scale=0.5, is_causal=1), inputs, opset=23)
+        attributes = d.some(scale=0.5, is_causal=1, softcap=2.0, softmax_precision=T.FLOAT)
+        if d.pick(True, False):
+            attributes |= d.some(left_window_size=d.integer(-1, 3), right_window_size=d.integer(-1, 3))
+            return Case(attributes, inputs, opset=25)
+        return Case({**attributes, "qk_matmul_output_mode": d.pick(0, 1, 2, 3)}, inputs, outputs=4, opset=23)
     if d.pick(True, False):
         return Case({}, {"q": f(2, "A", 3, 4), "k": f(2, "B", 2, 4), "v": f(2, "B", 2, 5)}, opset=23)
     inputs = {"q": f("A", 3, 4 * heads), "k": f("A", "B", 4 * shared), "v": f("A", "B", 5 * shared)}
@@ -565,3 +586,68 @@ def loss(outputs: int) -> Callable[[Draw], Case]:
         return Case({"reduction": reduction}, inputs, outputs=outputs, empty=reduction == "none")
 
     return draw
+
+
+# --- attributes on which no size rests --------------------------------------------------------------------------------
+
+Choices = dict[str, tuple[Any, ...]]
+
+
+def _each(names: tuple[str, ...], choices: Choices) -> dict[str, Choices]:
+    return dict.fromkeys(names, choices)
+
+
+_CELL: Choices = {"clip": (1.0,)}
+_DRAWN_BY: Choices = {"seed": (1.0,)}
+MORE: dict[str, Choices] = {
+    **_each(("Celu", "Elu", "LeakyRelu", "Swish", "ThresholdedRelu"), {"alpha": (0.5, 2.0)}),
+    **_each(("GlobalLpPool", "LpPool", "LpNormalization"), {"p": (1, 2)}),
+    "InstanceNormalization": {"epsilon": (1e-3,)},
+    **_each(("GroupNormalization", "LayerNormalization", "RMSNormalization"), {"epsilon": (1e-3,), "stash_type": (1,)}),
+    **_each(("BlackmanWindow", "HammingWindow", "HannWindow"), {"output_datatype": (T.FLOAT, T.DOUBLE)}),
+    **_each(("Bernoulli", "Multinomial"), _DRAWN_BY),
+    **_each(("NegativeLogLikelihoodLoss", "SoftmaxCrossEntropyLoss"), {"ignore_index": (1, -1)}),
+    "RandomNormal": {"dtype": (T.FLOAT, T.DOUBLE), "mean": (1.0,), "scale": (2.0,), **_DRAWN_BY},
+    "RandomNormalLike": {"mean": (1.0,), "scale": (2.0,), **_DRAWN_BY},
+    "RandomUniform": {"dtype": (T.FLOAT, T.DOUBLE), "low": (-1.0,), "high": (2.0,), **_DRAWN_BY},
+    "RandomUniformLike": {"low": (-1.0,), "high": (2.0,), **_DRAWN_BY},
+    "BatchNormalization": {"epsilon": (1e-3,), "momentum": (0.5,)},
+    "Dropout": {"seed": (1,)},
+    "Gelu": {"approximate": ("none", "tanh")},
+    "Gemm": {"alpha": (0.5,), "beta": (2.0,)},
+    "GridSample": {"mode": ("linear", "nearest"), "padding_mode": ("zeros", "border", "reflection")},
+    "HardSigmoid": {"alpha": (0.5,), "beta": (0.25,)},
+    "IsInf": {"detect_negative": (0, 1), "detect_positive": (0, 1)},
+    "LRN": {"alpha": (0.5,), "beta": (0.5,), "bias": (2.0,)},
+    "MaxPool": {"storage_order": (0,)},
+    "Resize": {"coordinate_transformation_mode": ("half_pixel", "asymmetric", "align_corners")},
+    "RoiAlign": {
+        "mode": ("avg", "max"),
+        "coordinate_transformation_mode": ("half_pixel", "output_half_pixel"),
+        "sampling_ratio": (2,),
+        "spatial_scale": (0.5,),
+    },
+    "ScatterElements": {"reduction": ("none", "add", "mul", "max", "min")},
+    "Selu": {"alpha": (0.5,), "gamma": (2.0,)},
+    "Shrink": {"bias": (0.5,), "lambd": (0.25,)},
+    "GRU": {**_CELL, "linear_before_reset": (0, 1)},
+    "LSTM": {**_CELL, "input_forget": (0, 1)},
+    "RNN": _CELL,
+}
+
+UNDRAWN: dict[str, tuple[str, ...]] = {
+    **dict.fromkeys(("GRU", "LSTM", "RNN"), ("activations", "activation_alpha", "activation_beta")),
+    **dict.fromkeys(("Cast", "CastLike"), ("round_mode", "saturate")),
+    "DequantizeLinear": ("block_size", "output_dtype"),
+    "QuantizeLinear": ("output_dtype", "precision", "saturate"),
+    "Resize": ("antialias", "cubic_coeff_a", "exclude_outside", "extrapolation_value", "nearest_mode"),
+    "SpaceToDepth": ("mode",),
+}
+"""Attributes that only some element types or modes allow, on which no size rests."""
+
+
+def with_more(op_type: str, case: Case, d: Draw) -> Case:
+    """The case with some of the attributes on which no size rests."""
+    for name, values in MORE.get(op_type, {}).items():
+        case.attributes |= d.some(**{name: d.pick(*values)})
+    return case

@@ -7,17 +7,19 @@ such operator or ends the process, has the sizes that were inferred.
 from __future__ import annotations
 
 from collections.abc import Callable
+from random import Random
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from onnx import TensorProto as T
-from onnx import helper
+from onnx import defs, helper
 from sardonyx.dialects import onnx as dialect
 from sardonyx.rewrites.infer.regions import HANDLERS
 from sardonyx.semantics.shapes import RULES
 from shape_draws import (
+    UNDRAWN,
     Case,
     Draw,
     affine_grid,
@@ -71,6 +73,7 @@ from shape_draws import (
     one_hot,
     pad,
     pool,
+    power_pool,
     prelu,
     quantize,
     quantize_blocks,
@@ -99,6 +102,7 @@ from shape_draws import (
     variadic,
     where,
     window,
+    with_more,
 )
 
 SIZES = ((0, 3), (3, 0), (1, 1), (1, 4), (4, 1), (3, 3), (2, 7), (7, 2), (4, 3), (6, 4))
@@ -186,7 +190,7 @@ DRAWS: dict[str, Callable[[Draw], Case]] = {
     "ConvTranspose": conv_transpose,
     "MaxPool": pool(False),
     "AveragePool": pool(True),
-    "LpPool": pool(False),
+    "LpPool": power_pool,
     "Resize": resize,
     "RoiAlign": roi_align,
     "GridSample": grid_sample,
@@ -234,6 +238,39 @@ def test_every_rule_is_drawn() -> None:
     assert {*DRAWS, *BY_CASES} <= named
 
 
+class Chance(Draw):
+    """Draws by a seed, to see what can be drawn."""
+
+    def __init__(self, seed: int) -> None:
+        self.random = Random(seed)
+
+    def pick(self, *choices: Any) -> Any:
+        return self.random.choice(choices)
+
+    def integer(self, low: int, high: int) -> int:
+        return self.random.randint(low, high)
+
+    def shape(self, low: int = 0, high: int = 3) -> list[Any]:
+        return self.random.choices(["A", "B", 1, 3], k=self.random.randint(low, high))
+
+    def axes(self, rank: int, low: int = 0) -> list[int]:
+        found = self.random.sample(range(rank), self.random.randint(low, rank))
+        return [a - rank if self.pick(True, False) else a for a in found]
+
+    def permutation(self, size: int) -> list[int]:
+        return self.random.sample(range(size), size)
+
+
+@pytest.mark.parametrize("op_type", sorted(DRAWS))
+def test_every_attribute_is_drawn(op_type: str) -> None:
+    known = set(defs.get_schema(op_type).attributes)
+    drawn: set[str] = set()
+    for seed in range(200):
+        draw = Chance(seed)
+        drawn |= with_more(op_type, DRAWS[op_type](draw), draw).attributes.keys()
+    assert drawn <= known and known - drawn == set(UNDRAWN.get(op_type, ()))
+
+
 @pytest.mark.parametrize("op_type", sorted(DRAWS))
 def test_sizes_are_those_of_an_execution(oracle: Any, op_type: str) -> None:
     compared = 0
@@ -242,7 +279,8 @@ def test_sizes_are_those_of_an_execution(oracle: Any, op_type: str) -> None:
     @given(data=st.data())
     def run(data: Any) -> None:
         nonlocal compared
-        case = DRAWS[op_type](Draw(data))
+        draw = Draw(data)
+        case = with_more(op_type, DRAWS[op_type](draw), draw)
         outputs = [f"y{i}" for i in range(case.outputs)]
         inputs = case.order.split(" ") if case.order else list(case.inputs)
         node = helper.make_node(op_type, inputs, outputs, **case.attributes)
