@@ -117,7 +117,7 @@ def is_native(op: type[onnx.OnnxOp], element: Attribute, shape: tuple[int, ...],
         facts = Facts()
         infer_shapes(module, compile_mode=True, facts=facts)
         module.verify()
-        outline(module, refuses, facts=facts)
+        outline(module, refuses, fuse=False, facts=facts)
         kernels = [f for f in module.body.block.ops if isinstance(f, FuncOp) and "kernel.key" in f.attributes]
         return bool(kernels) and not not_lowered(kernels)
     except (Error, VerifyException, ValueError, IndexError, TypeError):  # operands or attributes that do not fit
