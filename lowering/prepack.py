@@ -35,6 +35,7 @@ from .kernels.packing import (
     pack_conv_transpose,
     pack_gates,
     pack_pair_columns,
+    pack_pair_conv,
     pack_quad_columns,
     pack_quad_conv,
     pack_recurrence,
@@ -42,7 +43,8 @@ from .kernels.packing import (
     pack_winograd,
     pack_winograd_columns,
 )
-from .kernels.pair_products import products_of
+from .kernels.pair_conv import of_pairs
+from .kernels.pair_products import PairProducts, products_of
 from .kernels.recurrent import gate_blocks
 from .kernels.register_tile import Products
 from .kernels.window import Convolution, read_convolution
@@ -122,6 +124,8 @@ def choose_matmul(op: kernel.TemplateOp, a: Dims, b: Dims, c: Dims, request: Req
 def choose_conv(op: kernel.TemplateOp, x: Dims, w: Dims, y: Dims, request: Request) -> Layout | None:
     """The tile that the plan has chosen; depthwise weights stay as they are."""
     convolution = read_convolution(op, x, w, y)
+    if in_bf16(op):
+        return "pair_conv", tile_numbers(of_pairs(convolution), PairProducts(), request)
     products = Products(element_type(op.inputs[0]))
     if depthwise.is_chosen(convolution, request.given):
         return None
@@ -225,8 +229,10 @@ def pack(layout: Layout, array: Array) -> Array:
     if name == "recurrence":
         return pack_recurrence(array, blocks_of(numbers), numbers[0])
     rows, vectors, pixels, lanes, groups = numbers
-    function = pack_conv if name == "conv" else pack_conv_transpose
-    return function(array, groups, rows, vectors * lanes, bool(pixels))
+    return CONVOLUTIONS[name](array, groups, rows, vectors * lanes, bool(pixels))
+
+
+CONVOLUTIONS = {"conv": pack_conv, "conv_transpose": pack_conv_transpose, "pair_conv": pack_pair_conv}
 
 
 def blocks_of(numbers: tuple[int, ...]) -> list[tuple[int, int, int]]:
@@ -316,6 +322,10 @@ def tell_conv(config: dict[str, Attribute], shape: Sequence[int], numbers: tuple
     return tell_tile(config, shape, numbers, shape[0] // groups, prod(shape[1:]))
 
 
+def tell_pair_conv(config: dict[str, Attribute], shape: Sequence[int], numbers: tuple[int, ...]) -> int:
+    return tell_conv(config, (shape[0], -(-shape[1] // 2), *shape[2:]), numbers)
+
+
 def tell_conv_transpose(config: dict[str, Attribute], shape: Sequence[int], numbers: tuple[int, ...]) -> int:
     groups = numbers[-1]
     return tell_tile(config, shape, numbers, shape[1], shape[0] // groups * prod(shape[2:]))
@@ -374,6 +384,7 @@ TELL: dict[str, Callable[[dict[str, Attribute], Sequence[int], tuple[int, ...]],
     "pair_columns": tell_pair_columns,
     strassen.STRASSEN: tell_strassen,
     "conv": tell_conv,
+    "pair_conv": tell_pair_conv,
     "conv_transpose": tell_conv_transpose,
     "winograd": tell_winograd,
     "gates": tell_gates,

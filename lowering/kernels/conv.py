@@ -30,7 +30,7 @@ from .operands import element_type, integers, stored_type
 from .panels import pack_across, slack, transpose
 from .phase_image import PhaseImage
 from .register_tile import Factors, Products, RegisterTile
-from .rows import StoredRows, flattened, input_rows
+from .rows import Rows, StoredRows, flattened, input_rows
 from .window import ONE, ZERO, Axis, Convolution, Windows, product, read_convolution
 from .winograd import WinogradBuilder
 from .winograd_channels import ChannelsBuilder
@@ -68,6 +68,15 @@ def build(context: TemplateContext, op: kernel.TemplateOp) -> None:
     if not packed and depthwise.is_chosen(convolution, part.given):
         depthwise.build(context, op, convolution, products)
         return
+    plan = adopted_plan(context, convolution, products, packed)
+    ConvBuilder(Emitter(context.builder), context, op, convolution, products, plan, bool(packed)).build()
+
+
+def adopted_plan(
+    context: TemplateContext, convolution: Convolution, products: Products, packed: Sequence[int]
+) -> ConvPlan:
+    """The plan, with the tile that the weights are packed for where they are."""
+    part = context.part
     if packed:
         rows, vectors, pixels = packed
         tile = RegisterTile(rows, vectors, context.target.lanes(products.bytes))
@@ -75,7 +84,7 @@ def build(context: TemplateContext, op: kernel.TemplateOp) -> None:
     else:
         plan = choose(convolution, products, context.target, part.given)
     part.adopt(plan)
-    ConvBuilder(Emitter(context.builder), context, op, convolution, products, plan, bool(packed)).build()
+    return plan
 
 
 @dataclass(frozen=True)
@@ -116,11 +125,11 @@ class ConvBuilder:
         if plan.pixels:
             self.height, self.width = self.width, self.height
         self.windows = convolution.windows
-        self.input_rows = input_rows(e, context, op, products)
+        self.input_rows = self.make_rows()
         # where positions are rows, the last tile reads on behind the input, unless it has a height of its own
         plain_input = self.windows.is_plain and (not plan.pixels or self.windows.positions.is_const)
         self.reads_input = plain_input and isinstance(self.input_rows, StoredRows)
-        self.flat_rows = flattened(self.input_rows) if self.windows.is_plain else None
+        self.flat_rows = self.make_flat_rows() if self.windows.is_plain else None
         self.panels = self.flat_rows is not None and self.panel_fits()
         """Whether each tile of positions computes what it reads for itself."""
         self.in_order = plan.pixels and in_order(self.windows, self.tile.rows)
@@ -152,6 +161,14 @@ class ConvBuilder:
         else:
             self.shared_images()
 
+    def make_rows(self) -> Rows:
+        """The input's rows."""
+        return input_rows(self.e, self.context, self.op, self.products)
+
+    def make_flat_rows(self) -> Rows | None:
+        """Its channels as rows, where they are copied in any case."""
+        return flattened(self.input_rows)
+
     def panel_fits(self) -> bool:
         """Whether the positions of a tile of all channels of a group are little beside the first cache."""
         size = self.convolution.depth * self.width * self.products.bytes
@@ -167,7 +184,7 @@ class ConvBuilder:
 
     def image_scratch(self, size: Dim, thread: SSAValue | None) -> SSAValue:
         """Memory for copied channels."""
-        return self.context.scratch(self.products.sums, size, thread)
+        return self.context.scratch(self.products.packed, size, thread)
 
     def copy(self, channel: Ix, first: Ix, buffer: SSAValue) -> None:
         """Copies the input's channel `first + channel` as the buffer's channel `channel`."""

@@ -179,8 +179,8 @@ def _cycles_for(
         width = c.windows.outputs.value
     outer, inner = (width, height) if pixels else (height, width)
     tiles = -(-outer // tile.rows) * -(-inner // tile.columns)
-    # two sums a cycle, unless fewer than 8 are in flight; two loads, and vectors across lines count twice
-    sums = max(tile.rows * tile.vectors, 8) / 2
+    # two sums a cycle, unless too few are in flight; two loads, and vectors across lines count twice
+    sums = max(tile.rows * tile.vectors, products.in_flight) / 2
     loads = (tile.rows + tile.vectors * (1 if pixels or c.windows.taps == ONE else 2)) / 2
     # with several taps the vectors of a channel overlap
     streamed = tile.columns if pixels else tile.columns / max(1, _known(c.windows.taps, 9) ** 0.5)

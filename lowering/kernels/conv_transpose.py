@@ -18,12 +18,11 @@ from ...dialects.dims import Dim, as_dim
 from ...dialects.dims.expression import dim_min
 from ..loop_builder import INDEX
 from ..template import TemplateContext
-from .conv import ConvBuilder, ImageView
-from .conv_plan import choose, plan_of
+from .conv import ConvBuilder, ImageView, adopted_plan
 from .emit import Emitter, Ix
 from .operands import dims_list, element_type, integers, number
 from .panels import pack_across, slack
-from .register_tile import Products, RegisterTile
+from .register_tile import Products
 from .window import ZERO, Axis, Convolution, Windows, product
 
 
@@ -63,13 +62,7 @@ def build(context: TemplateContext, op: kernel.TemplateOp) -> None:
     packed = integers(op, "packed")
     convolution, axes = read(op, x, None if packed else context.dims(op.inputs[1]), result)
     products = Products(element_type(op.inputs[0]))
-    if packed:
-        rows, vectors, pixels = packed
-        tile = RegisterTile(rows, vectors, context.target.lanes(products.bytes))
-        plan = plan_of(convolution, products, context.target, tile, bool(pixels), context.part.given)
-    else:
-        plan = choose(convolution, products, context.target, context.part.given)
-    context.part.adopt(plan)
+    plan = adopted_plan(context, convolution, products, packed)
     builder = TransposedBuilder(Emitter(context.builder), context, op, convolution, products, plan, bool(packed))
     builder.use_axes(axes)
     builder.build()

@@ -100,6 +100,13 @@ def pack_conv(weights: NDArray[Any], groups: int, rows: int, columns: int, pixel
     return pack_rows(matrices, columns if pixels else rows)
 
 
+def pack_pair_conv(weights: NDArray[Any], groups: int, rows: int, columns: int, pixels: bool) -> NDArray[Any]:
+    """f32 [M, C / group, ...] as convolutions in bf16 read it: `pack_conv` of words of two channels."""
+    height, depth = weights.shape[:2]
+    words = as_pairs(weights.reshape(height, depth, -1).swapaxes(0, 1).reshape(depth, -1))
+    return pack_conv(words.reshape(len(words), height, -1).swapaxes(0, 1), groups, rows, columns, pixels)
+
+
 def pack_conv_transpose(weights: NDArray[Any], groups: int, rows: int, columns: int, pixels: bool) -> NDArray[Any]:
     """[C, M / group, ...] as the conv_transpose template reads it with a tile of `rows` by `columns`."""
     channels, height = weights.shape[:2]

@@ -35,6 +35,10 @@ class PairProducts(Products):
     def per_step(self) -> int:
         return 2
 
+    @property
+    def in_flight(self) -> int:
+        return 12
+
     def widen(self, e: Emitter, value: SSAValue) -> SSAValue:
         return value  # words stay words
 
@@ -56,9 +60,15 @@ class PairProducts(Products):
         low = e.load_vector(buffer, at, lanes, mask)
         there = e.splat(left.compare("sgt", 1), lanes)
         high = e.load_vector(buffer, at + pitch, lanes, there if mask is None else e.both(there, mask))
-        halves = rounded(e, low, high)
-        order = [i + lanes * half for i in range(lanes) for half in range(2)]
-        return as_words(e, e.shuffle(halves, halves, order))
+        return paired(e, low, high)
+
+
+def paired(e: Emitter, low: SSAValue, high: SSAValue) -> SSAValue:
+    """Words of each lane of two vectors of f32."""
+    halves = rounded(e, low, high)
+    lanes = e.target.lanes(4)
+    order = [i + lanes * half for i in range(lanes) for half in range(2)]
+    return as_words(e, e.shuffle(halves, halves, order))
 
 
 def rounded(e: Emitter, low: SSAValue, high: SSAValue) -> SSAValue:

@@ -16,7 +16,7 @@ from .operands import CONFIG, element_type, flag
 PRECISION = "kernel.precision"
 """On a kernel: the mode that its templates multiply in. Absent: in the type of their operands."""
 
-TEMPLATES = frozenset(("matmul",))
+TEMPLATES = frozenset(("conv", "matmul"))
 """The templates that have the mode."""
 
 
@@ -29,13 +29,17 @@ def use_precision(block: Block, mode: str) -> int:
 
 
 def has_mode(op: kernel.TemplateOp) -> bool:
-    """Whether a template multiplies f32 and can multiply bf16. Products of one term, which gain nothing, stay f32."""
+    """Whether a template multiplies f32 and can multiply bf16. What makes no pairs stays f32."""
     return op.template.data in TEMPLATES and all(element_type(i) == f32 for i in op.inputs) and depth_of(op) != 1
 
 
 def depth_of(op: kernel.TemplateOp) -> int | None:
-    """The number of terms of each sum, where it is known."""
-    assert isinstance(op.inputs[0].type, TensorType)
-    *_, rows, depth = (0, *op.inputs[0].type.get_shape())
-    depth = rows if flag(op, "trans_a") else depth
+    """The number of terms of each sum, or of a convolution's channels in a group, where it is known."""
+    x, w = (i.type for i in op.inputs)
+    assert isinstance(x, TensorType) and isinstance(w, TensorType)
+    *_, rows, depth = (0, *x.get_shape())
+    if op.template.data == "conv":
+        depth = w.get_shape()[1]
+    elif flag(op, "trans_a"):
+        depth = rows
     return None if depth == DYNAMIC_INDEX else depth

@@ -48,6 +48,11 @@ class Products:
         """Whether a product and its addition are one instruction."""
         return is_float(self.sums)
 
+    @property
+    def in_flight(self) -> int:
+        """Independent sums that keep both of a core's units busy: twice the cycles of one addition."""
+        return 8
+
     def widen(self, e: Emitter, value: SSAValue) -> SSAValue:
         """A value as in memory, or widened already, as a factor."""
         return e.convert("extf", value, self.sums)

@@ -12,6 +12,7 @@ import pytest
 from llvmlite import binding
 from sardonyx.lowering.kernels.packing import as_pairs, rounded_to_bf16
 from sardonyx.lowering.kernels.precision import PRECISION
+from sardonyx.semantics.reference import REFERENCE
 from sardonyx.semantics.tensor_templates import as_bf16
 
 import sardonyx as sx
@@ -91,6 +92,65 @@ def test_batches() -> None:
     check(y, a, b, 65)
 
 
+CONVOLUTIONS = [
+    # images, channels, sizes, output channels, window, stride, pads, groups, dilation, constant weights
+    ((1, 64, 14, 14), 64, 1, 1, 0, 1, 1, True),
+    ((2, 65, 9, 9), 33, 1, 1, 0, 1, 1, True),
+    ((1, 16, 13, 11), 20, 3, 1, 1, 1, 1, True),
+    ((1, 15, 13, 11), 20, 3, 2, 1, 1, 1, True),
+    ((1, 3, 32, 32), 16, 7, 2, 3, 1, 1, True),
+    ((3, 20, 10, 10), 20, 3, 1, 2, 4, 2, True),
+    ((1, 9, 8, 8), 9, 3, 1, 1, 3, 1, True),
+    ((1, 16, 8, 8), 8, 1, 2, 0, 1, 1, False),
+    ((2, 7, 8, 8), 33, 3, 1, 1, 1, 1, False),
+    ((1, 256, 7, 7), 96, 1, 1, 0, 1, 1, True),
+    ((1, 512, 7, 7), 64, 3, 1, 1, 1, 1, True),
+    ((1, 24, 40), 17, 5, 1, 2, 1, 1, True),
+    ((1, 4, 5, 6, 7), 6, 2, 1, 1, 1, 1, True),
+]
+
+
+@has_mode
+@pytest.mark.parametrize(("x_shape", "rows", "k", "stride", "pad", "group", "dilation", "constant"), CONVOLUTIONS)
+@pytest.mark.parametrize("prologue", [False, True])
+def test_convolutions(
+    x_shape: tuple[int, ...], rows: int, k: int, stride: int, pad: int, group: int, dilation: int, constant: bool,
+    prologue: bool,
+) -> None:  # fmt: skip
+    axes = len(x_shape) - 2
+    x, w = normal(*x_shape), normal(rows, x_shape[1] // group, *[k] * axes)
+    attributes = {"strides": [stride] * axes, "pads": [pad] * 2 * axes, "group": group, "dilations": [dilation] * axes}
+    node = f"Conv<{', '.join(f'{name} = {value}' for name, value in attributes.items())}>"
+    sizes = ", ".join(map(str, x_shape[1:]))
+    weight = "" if constant else f", float[{', '.join(map(str, w.shape))}] w"
+    head = f"g (float[N, {sizes}] x{weight}) => (float y)"
+    body = f"{{ z = Abs(x)  c = {node}(z, w)  y = Relu(c) }}" if prologue else f"{{ y = {node}(x, w) }}"
+    m = model(f"{head} {body}", **({"w": w} if constant else {}))
+    feeds = (x,) if constant else (x, w)
+    y = sx.compile(m, precision="bf16")(*feeds)["y"]
+    assert sx.compile(m, precision="bf16", fuse=False, threads=1)(*feeds)["y"].tobytes() == y.tobytes()
+
+    def exact(a: Array, b: Array) -> Array:
+        return np.asarray(REFERENCE["", "Conv"]([a.astype(np.float64), b.astype(np.float64)], attributes)[0])
+
+    factor = np.abs(x) if prologue else x
+    terms, magnitude = w[0].size, exact(np.abs(x), np.abs(w))
+    rounded, true = exact(halves(factor), halves(w)), exact(factor, w)
+    if prologue:
+        rounded, true = np.maximum(rounded, 0), np.maximum(true, 0)
+    assert (np.abs(y - rounded) <= terms * 2.0**-24 * magnitude).all()
+    assert (np.abs(y - true) <= (2 * U + U * U + terms * 2.0**-24) * magnitude).all()
+    report = sx.compile(m, precision="bf16").explain().to_dict()["functions"]
+    assert [f["precision"] for f in report.values() if "onnx.Conv" in f["ops"]] == ["bf16"]
+
+
+@has_mode
+def test_depthwise_convolutions_stay_f32() -> None:
+    m = model("g (float[N, 8, 9, 9] x) => (float[N, 8, 7, 7] y) { y = Conv<group = 8>(x, w) }", w=normal(8, 1, 3, 3))
+    x = normal(1, 8, 9, 9)
+    assert sx.compile(m, precision="bf16")(x)["y"].tobytes() == sx.compile(m)(x)["y"].tobytes()
+
+
 @has_mode
 @pytest.mark.parametrize("level", ["tensor", "loops", "llvm"])
 @pytest.mark.parametrize("plain", [False, True])
@@ -100,6 +160,11 @@ def test_levels(level: str, plain: bool) -> None:
     module = lower(model("g (float[M, 33] x) => (float[M, 20] y) { y = MatMul(x, w) }", w=w), to=level, plain=plain,
                    precision="bf16")  # fmt: skip
     check(sx.run(module, {"x": x})["y"], x, w, 33)
+    image, weights = normal(1, 5, 6, 6), normal(4, 5, 3, 3)
+    module = lower(model("g (float[N, 5, 6, 6] x) => (float[N, 4, 6, 6] y) { y = Conv<pads = [1, 1, 1, 1]>(x, w) }",
+                         w=weights), to=level, plain=plain, precision="bf16")  # fmt: skip
+    [expected] = REFERENCE["", "Conv"]([halves(image), halves(weights)], {"pads": [1, 1, 1, 1]})
+    assert np.abs(sx.run(module, {"x": image})["y"] - expected).max() < 1e-5
 
 
 @has_mode
