@@ -19,6 +19,8 @@ def reduce(c: Context) -> Types:
     if c.has(1):
         axes = c.known_ints(1)
     if axes is None and (chosen := c.ints(1)) is not None and (keep or len(chosen) == 1):
+        if not x and chosen:
+            raise ShapeError(f"{c.op.name} of a scalar along an axis")
         for axis in chosen:
             c.at_most(-len(x), axis, "axes of a reduction")
             c.at_most(axis, len(x) - 1, "axes of a reduction")

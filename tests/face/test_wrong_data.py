@@ -196,6 +196,13 @@ def test_a_body_that_is_of_no_use_for_an_element_type() -> None:
         assert sx.compile(floats, ops=[grown])(np.zeros(2, f32))["y"].shape == (2,)
 
 
+@pytest.mark.parametrize("keepdims", [0, 1])
+def test_a_reduction_of_a_scalar_along_an_axis(keepdims: int) -> None:
+    graph = f"g (float x, int64[1] a) => (float y) {{ y = ReduceProd <keepdims = {keepdims}> (x, a) }}"
+    with pytest.raises(sx.ModelError, match="ReduceProd of a scalar along an axis"):
+        sx.compile(helper.make_model(parser.parse_graph(graph), opset_imports=[helper.make_opsetid("", 21)]))
+
+
 def test_containers_of_something_else() -> None:
     graph = "g (seq(float[2, N]) s, int64 i) => (float[2, M] y) { a = SequenceAt (s, i) y = Neg (a) }"
     program = sx.compile(helper.make_model(parser.parse_graph(graph), opset_imports=[helper.make_opsetid("", 21)]))
