@@ -99,7 +99,12 @@ class _Sizes:
         self._open: list[str] = []
 
     def of(self, symbol: str, call: Operation) -> int:
-        """The size of one instance. Raises ModelError for a function that calls itself, or that is not there."""
+        """The size of one instance.
+
+        Raises ModelError for a function that calls itself or is not there, and for a call that does not fit it.
+        """
+        if symbol in self._functions and isinstance(call, onnx.CallOp):
+            _check_call(call, self._functions[symbol])
         if symbol in self._known:
             return self._known[symbol]
         if symbol in self._open:
@@ -133,6 +138,17 @@ class _Sizes:
             symbol = lower
         lines.append("   = help: each call is compiled for its own types and fused with what is around it")
         return "\n".join(lines)
+
+
+def _check_call(call: onnx.CallOp, func: FuncOp) -> None:
+    """Raises ModelError for more inputs or outputs than the function has."""
+    given, results = len(call.formal_operands()), len(call.formal_results())
+    body = func.body.block
+    gives = len(body.last_op.operands) if body.last_op is not None else 0
+    for count, most, what in ((given, len(body.args), "input"), (results, gives, "output")):
+        if count > most:
+            plural = "" if count == 1 else "s"
+            raise ModelError(f"{described(call)} with {count} {what}{plural}, and it has {most}")
 
 
 def described(call: onnx.CallOp) -> str:
@@ -214,10 +230,6 @@ class _Instance:
     ) -> list[SSAValue | None]:
         """Appends the body's ops; returns the function's outputs."""
         body = func.body.block
-        if len(operands) > len(body.args):
-            raise ModelError(
-                f"a call gives {len(operands)} inputs to @{func.sym_name.data}, which has {len(body.args)}"
-            )
         absent = [None] * (len(body.args) - len(operands))
         values: dict[SSAValue, SSAValue | None] = dict(zip(body.args, [*operands, *absent]))
         attributes = _parameters(func, given)

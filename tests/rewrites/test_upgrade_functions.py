@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from onnx import AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProto, TensorProto, helper
+from onnx import AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProto, TensorProto, helper, parser
 from sardonyx.dialects import onnx
 from sardonyx.dialects.onnx.model import main_of
 from sardonyx.frontend.exporter import export_model
@@ -89,7 +89,7 @@ def test_a_needed_input_that_the_call_leaves_out() -> None:
 
 def test_too_many_inputs() -> None:
     module, weights = import_model(model([call("Scale", ["x"] * 4, ["a"])], [SCALE], ["a"]))
-    with pytest.raises(ModelError, match=r"gives 4 inputs to @f0\.local\.Scale, which has 3"):
+    with pytest.raises(ModelError, match=r"Scale calls local\.Scale with 4 inputs, and it has 3"):
         upgrade_opset(module, weights)
 
 
@@ -198,3 +198,18 @@ def test_functions_that_double_are_compiled_once() -> None:
         )
     report = sx.compile(model([call("F8", ["x"], ["y"])], tower, ["y"]), fuse=False).explain().to_dict()
     assert len(report["kernels"]) == 256 and len(report["functions"]) == 1
+
+
+@pytest.mark.parametrize(
+    ("call", "text"),
+    [
+        ("y = l.f (x, x)", "node f calls l.f with 2 inputs, and it has 1"),
+        ("y, z = l.f (x)", "node f calls l.f with 2 outputs, and it has 1"),
+    ],
+)
+def test_calls_that_do_not_fit(call: str, text: str) -> None:
+    head = '<ir_version: 10, opset_import: ["" : 21, "l" : 1]> '
+    function = '<domain: "l", opset_import: ["" : 21]> f (x) => (y) { y = Neg (x) }'
+    model = parser.parse_model(f"{head} g (float[N] x) => (float[N] y) {{ {call} }} {function}")
+    with pytest.raises(sx.ModelError, match=text):
+        sx.compile(model)
