@@ -35,7 +35,7 @@ from .recurrent import DropZeroState
 from .reductions import FoldSqueezeIntoReduction, MergeReductions
 from .redundancy import eliminate_common_subexpressions, eliminate_dead_code
 from .rotary import RecognizeRotary, WidenRotary
-from .sequences import ConcatWithoutSequence, SplitWithoutSequence, TakeItem
+from .sequences import ConcatWithoutSequence, GatherWithoutSequence, SplitWithoutSequence, TakeItem
 from .upsampling import SpreadConvolution
 from .views import MergeViews, SpellExpand, SpellReshape, SpellSlice, SpellTransposeOfOnes
 from .weights import FoldIntoWeights, FoldScaleBefore, MergeConstants
@@ -63,6 +63,7 @@ def exact_rules(
         UnrollLoop(weights, most_unrolled),
         *EXACT_IDENTITIES,
         SplitWithoutSequence(),
+        GatherWithoutSequence(),
         TakeItem(),
         ConcatWithoutSequence(),
         DropNeutral(exact),

@@ -62,6 +62,42 @@ class SplitWithoutSequence(Pattern):
         rewriter.erase(split)
 
 
+class GatherWithoutSequence(Pattern):
+    """SequenceAt(SplitToSequence(x), p)  ->  Gather(x, p), with or without the axis
+
+    Of slices one by one any may be taken, also where their number is known at run time only.  Declines where parts are
+    longer, a position is no scalar, and where something else reads the sequence.
+    """
+
+    root = onnx.SplitToSequenceOp
+
+    def rewrite(self, op: Operation, rewriter: PatternRewriter, /) -> None:
+        split = cast(onnx.SplitToSequenceOp, op)
+        x, given = split.operands[0], split.operand_at(1)
+        if not isinstance(x.type, TensorType) or not dims_of(x):
+            return
+        part = None if given is None else constant_value(given)
+        if given is not None and (part is None or part.ndim or int(part) != 1):
+            return
+        takers = [use.operation for use in split.results[0].uses]
+        if not takers or not all(isinstance(t, onnx.SequenceAtOp) and is_scalar(t.operands[1]) for t in takers):
+            return
+        shape = list(dims_of(x))
+        axis = onnx.attr(split, "axis") % len(shape)
+        rest = [*shape[:axis], *shape[axis + 1 :]]
+        for taker in takers:
+            made = onnx.GatherOp.make([x, taker.operands[1]], {"axis": axis}, [tensor_type(element_of(x), rest)])
+            item = rewriter.insert(made).results[0]
+            if given is not None or onnx.attr(split, "keepdims"):
+                item = with_axis(item, axis, rewriter)
+            rewriter.replace(taker, [item])
+        rewriter.erase(split)
+
+
+def is_scalar(value: SSAValue) -> bool:
+    return isinstance(value.type, TensorType) and not value.type.get_shape()
+
+
 MOST_PARTS = 64
 
 

@@ -110,16 +110,11 @@ def test_the_list_tells_what_passes_and_how(number: int) -> None:
     assert passing == expected, {n: t for n, t in found.items() if passing.get(n) != expected.get(n)}
 
 
-OTHERWISE = {"test_sequence_model7": "hosted"}
-"""What is otherwise where all sizes are symbols: how many parts a size is split into is a number only where it is one,
-and then the sequence of them is no value at run time."""
-
-
 @pytest.mark.slow
 @pytest.mark.long
 @pytest.mark.parametrize("number", range(SHARDS))
 def test_it_is_the_same_where_all_sizes_are_symbols(number: int) -> None:
-    expected = {**listed(), **OTHERWISE}
+    expected = listed()
     wrong = {name: t for name in shard(number) if (t := outcome(cases()[name], dynamic=True)) != expected.get(name, t)}
     assert not wrong
 

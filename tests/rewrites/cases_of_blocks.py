@@ -64,6 +64,32 @@ BLOCKS: Cases = {
             "(float[N, 6] x, int64 p) => (y) <int64 n = {2}>{ q = SplitToSequence<axis=1>(x, n) y = SequenceAt(q, p) }",
         ],
     ),
+    "GatherWithoutSequence": (
+        [
+            Fires(
+                "(float[N, M, 6] x, int64 p) => (y){ q = SplitToSequence<axis=1, keepdims=0>(x) y = SequenceAt(q, p) }",
+                "Gather",
+                {"M": (5, 9)},
+            ),
+            Fires(
+                "(float[N, M, 6] x, int32 p, int64 r) => (y)"
+                "{ q = SplitToSequence<axis=-2>(x) a = SequenceAt(q, p) b = SequenceAt(q, r) y = Sub(a, b) }",
+                "Gather Unsqueeze Gather Unsqueeze Sub",
+                {"M": (5, 9)},
+            ),
+            Fires(
+                "(float[N, 6] x, int64 p) => (y) <int64 n = {1}>"
+                "{ q = SplitToSequence<axis=0, keepdims=0>(x, n) y = SequenceAt(q, p) }",
+                "Gather Unsqueeze",
+                {"N": (5, 9)},
+            ),
+        ],
+        [
+            "(float[N, 6] x, int64 p) => (y) <int64 n = {2}>{ q = SplitToSequence<axis=0>(x, n) y = SequenceAt(q, p) }",
+            "(float[N, 6] x, int64 n, int64 p) => (y) { q = SplitToSequence<axis=0>(x, n) y = SequenceAt(q, p) }",
+            "(float[N, 6] x) => (y) { q = SplitToSequence<axis=0>(x) y = SequenceLength(q) }",
+        ],
+    ),
     "TakeItem": (
         [
             Fires(
