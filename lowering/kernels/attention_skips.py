@@ -17,7 +17,8 @@ from .activations import like
 from .emit import Ix
 
 if TYPE_CHECKING:
-    from .attention import Attention, QueryTile
+    from .attention import Attention
+    from .attention_tile import QueryTile
 
 MARGIN = 1.01
 """What a sum of products may be more than the product of the norms, by rounding."""

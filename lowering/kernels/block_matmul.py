@@ -25,8 +25,8 @@ from ..template import TemplateContext
 from . import block_matmul_bytes
 from .block_matmul_bytes import Weights
 from .emit import F32, Emitter, Ix
-from .matmul import MatmulBuilder, Plan, choose
-from .matmul_problem import Factor, Problem, Sink, whole_rows
+from .matmul import MatmulBuilder, choose
+from .matmul_problem import Factor, Problem, whole_rows
 from .operands import stored_type
 from .operator import Operator
 from .register_tile import Products, RegisterTile
@@ -85,23 +85,16 @@ def read(e: Emitter, operator: Operator) -> Problem:
     return whole_rows(result, as_dim(depth), rows, Factor(operator.buffer(1), e.ix(1), e.ix(1)))
 
 
+@dataclass(eq=False)
 class BlockMatmul(MatmulBuilder):
     """The matmul template with columns that are dequantized."""
 
-    def __init__(
-        self,
-        e: Emitter,
-        context: TemplateContext,
-        problem: Problem,
-        products: Products,
-        plan: Plan,
-        sink: Sink,
-        weights: Weights,
-    ) -> None:
-        super().__init__(e, context, problem, products, plan, sink)
-        self.weights = weights
+    weights: Weights
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
         self.columns_in_place = self.rows_in_place
-        self.unit = gcd(weights.block, plan.depth_block)
+        self.unit = gcd(self.weights.block, self.plan.depth_block)
         """Steps of a K block between changes of the scales."""
 
     def accumulate(self, tile: RegisterTile, row: Ix, group: Ix) -> list[SSAValue]:

@@ -17,7 +17,7 @@ is computed as a single row, of the swapped operands.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 from xdsl.ir import SSAValue
 
@@ -29,11 +29,11 @@ from ..template import TemplateContext
 from . import strassen
 from .emit import Emitter, Ix, plain
 from .matmul_plan import FEW_ROWS, Plan, choose, depth_block, panel_columns, tall_tiles
-from .matmul_problem import PointsSink, Problem, Sink, read_problem, row_index
+from .matmul_problem import PointsSink, ProductBuilder, Sink, read_problem, row_index
 from .operands import flag, number, stored_type
 from .pair_products import products_of
 from .panels import AHEAD, pack_across, pack_along, slack
-from .register_tile import Factors, Products, RegisterTile
+from .register_tile import Factors, RegisterTile
 
 MOST_GROUPS = 64
 """Panels whose partial sums are kept at once, where there are several K blocks."""
@@ -64,30 +64,23 @@ def build(context: TemplateContext, op: kernel.TemplateOp) -> None:
         return
     plan = choose(products, problem.rows, problem.columns, context.target, factor.panel, given=given)
     context.part.adopt(plan)
-    builder = MatmulBuilder(e, context, problem, products, plan, sink)
-    if context.points_in_step(op) > 1:
-        builder.sink_points = sink_points
-    builder.build()
+    in_step = sink_points if context.points_in_step(op) > 1 else None
+    MatmulBuilder(e, context, problem, products, plan, sink, sink_points=in_step).build()
 
 
-class MatmulBuilder:
+@dataclass(eq=False)
+class MatmulBuilder(ProductBuilder):
     """Emits one product; the methods are the loops, from outside in."""
 
-    sink_points: PointsSink | None = None
+    plan: Plan
+    sink: Sink
+    sink_points: PointsSink | None = field(default=None, kw_only=True)
     """Where it is better than `sink`, because the epilogue is long."""
 
-    def __init__(
-        self,
-        e: Emitter,
-        context: TemplateContext,
-        problem: Problem,
-        products: Products,
-        plan: Plan,
-        sink: Sink,
-    ) -> None:
-        self.e, self.context, self.sink = e, context, sink
-        self.deep, self.products, self.plan = problem.depth, products, plan
-        self.problem = problem = replace(problem, depth=(problem.depth + (products.per_step - 1)) // products.per_step)
+    def __post_init__(self) -> None:
+        plan, products, self.deep = self.plan, self.products, self.problem.depth
+        steps = (self.deep + (products.per_step - 1)) // products.per_step
+        self.problem = problem = replace(self.problem, depth=steps)
         self.one_block = problem.depth.is_const and problem.depth.value <= plan.depth_block
         one_tile = problem.rows.is_const and problem.rows.value <= plan.tile.rows
         direct = problem.column_factor.panel is None and problem.column_factor.outer_stride.known == 1

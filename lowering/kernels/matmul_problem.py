@@ -12,6 +12,7 @@ from ...dialects.dims import Dim, as_dim
 from ..loop_builder import Scalar
 from ..template import TemplateContext, whole
 from .emit import Emitter, Ix
+from .register_tile import Products
 
 ONE = as_dim(1)
 
@@ -60,6 +61,16 @@ class Problem:
     result_rank: int
     batch_axes: tuple[int, ...] | None = None
     """The result's axes of `batch`; None: its first ones."""
+
+
+@dataclass(eq=False)
+class ProductBuilder:
+    """What every way to emit a product starts from."""
+
+    e: Emitter
+    context: TemplateContext
+    problem: Problem
+    products: Products
 
 
 def left_factor(

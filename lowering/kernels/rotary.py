@@ -11,7 +11,7 @@ from xdsl.ir import SSAValue
 
 from ...dialects import kernel
 from ..template import TemplateContext, whole
-from .attention import Heads
+from .attention_plan import Heads
 from .emit import Emitter, Ix
 from .operator import Operator
 from .register_tile import Products

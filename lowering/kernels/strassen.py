@@ -32,10 +32,9 @@ from ...dialects.dims import Dim, as_dim
 from ...dialects.target import Target
 from ..choices import GRAIN_CYCLES, ORDER, VECTOR_WIDTH, Choices, Given, given_number
 from ..loop_builder import Scalar
-from ..template import TemplateContext
-from .emit import Emitter, Ix, plain
+from .emit import Ix, plain
 from .matmul_plan import NOTHING, depth_block, tall_tiles
-from .matmul_problem import PointsSink, Problem, row_index
+from .matmul_problem import PointsSink, ProductBuilder, row_index
 from .panels import pack_across, slack
 from .register_tile import Factors, Products, RegisterTile, largest_rows
 from .row_scales import RowScales
@@ -154,25 +153,18 @@ def split_depth(depth: int, target: Target, lanes: int) -> int | None:
     return next((b for b in range(most, most // 3, -1) if depth % b == 0 and b % (2 * lanes) == 0), None)
 
 
-class StrassenBuilder:
+@dataclass(eq=False)
+class StrassenBuilder(ProductBuilder):
     """Emits one product; the methods are the loops, from outside in."""
 
-    def __init__(
-        self,
-        e: Emitter,
-        context: TemplateContext,
-        problem: Problem,
-        products: Products,
-        plan: StrassenPlan,
-        sink: PointsSink,
-    ) -> None:
-        self.e, self.context, self.problem, self.products, self.plan, self.sink = (
-            e, context, problem, products, plan, sink
-        )  # fmt: skip
-        self.half = plan.depth_block // 2
-        self.sample_rows = problem.row_sizes[-1].value
+    plan: StrassenPlan
+    sink: PointsSink
+
+    def __post_init__(self) -> None:
+        self.half = self.plan.depth_block // 2
+        self.sample_rows = self.problem.row_sizes[-1].value
         self.pairs_each = -(-self.sample_rows // 2)
-        self.panel = plan.panel
+        self.panel = self.plan.panel
         self.quarter = self.half * self.panel
 
     def build(self) -> None:

@@ -12,7 +12,7 @@ import numpy as np
 import onnx
 import pytest
 from sardonyx.lowering.choices import Choices
-from sardonyx.lowering.kernels.attention import AttentionPlan
+from sardonyx.lowering.kernels.attention_plan import AttentionPlan
 from sardonyx.lowering.kernels.conv_plan import ConvPlan
 from sardonyx.lowering.kernels.depthwise import ColumnTile
 from sardonyx.lowering.kernels.matmul_plan import Plan

@@ -1,0 +1,68 @@
+"""The operands of an attention by number, how rows lie in tensors of heads, and the sizes that it is computed in."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from xdsl.ir import SSAValue
+
+from ...dialects.dims import Dim
+from ...dialects.target import Target
+from ..choices import GRAIN_CYCLES, ORDER, VECTOR_WIDTH, Choices, Given, given_number
+from .emit import Ix
+from .register_tile import largest_rows
+
+Q, K, V, MASK, PAST_K, PAST_V, LENGTHS = range(7)
+Y, PRESENT_K, PRESENT_V, SCORES = range(4)
+KEY_BLOCK = 256
+"""Keys whose scores are kept at once."""
+FEW_QUERIES = 4
+"""The height of a tile for few rows, where their number is not known."""
+
+
+@dataclass(frozen=True)
+class AttentionPlan(Choices):
+    """The sizes of one attention: `rows` query rows go through the keys together, `tail_rows` where there are no more
+    (0: there is one kind of tile), by blocks of `key_block` keys."""
+
+    rows: int
+    tail_rows: int
+    key_block: int
+    lanes: int
+
+    FIXED = {"key_block": ORDER, "lanes": VECTOR_WIDTH}
+
+    @staticmethod
+    def choose(queries: Dim, target: Target, lanes: int, given: Given) -> AttentionPlan:
+        """Equal tiles, as high as the registers allow; or as given."""
+        tall = rows = 1 if target.plain else largest_rows(target.vector_registers, 2)
+        if queries.is_const:
+            rows = -(-queries.value // -(-queries.value // tall))
+        tail = 0 if queries.is_const else FEW_QUERIES
+        wanted = given_number(given, "rows", rows, 1)
+        rows = wanted if wanted <= tall else rows
+        wanted = given_number(given, "tail_rows", tail, 1)
+        tail = wanted if tail and wanted < rows else min(tail, rows)
+        grain = given_number(given, "grain_cycles", GRAIN_CYCLES, 1)
+        return AttentionPlan(rows, tail, KEY_BLOCK, lanes, grain_cycles=grain)
+
+
+@dataclass(frozen=True)
+class Heads:
+    """Rows of a tensor of heads: row s of head h of sample b is `size` elements at `at(b, h, s)`."""
+
+    buffer: SSAValue
+    heads: Ix
+    rows: Ix
+    size: Ix
+    joined: bool
+    """Whether the heads of a row follow one another ([B, S, heads * size]); else [B, heads, S, size]."""
+
+    @property
+    def pitch(self) -> Ix:
+        return self.heads * self.size if self.joined else self.size
+
+    def at(self, sample: Ix, head: Ix, row: Ix | int = 0) -> Ix:
+        if self.joined:
+            return (sample * self.rows + row) * self.pitch + head * self.size
+        return ((sample * self.heads + head) * self.rows + row) * self.size
