@@ -24,6 +24,7 @@ from ..semantics.kinds import TRANSCENDENTAL, VIEWS, Kind, is_view, kind_of
 from .dependences import Dependences
 from .found_sizes import most_of
 from .groups import LOOPS, MOVED_ONCE, Group, has_epilogue, reads_rows, space, space_of, start_group
+from .integer_products import element_of, is_byte
 from .pass_views import is_swap
 from .reasons import TAKEN, Decision, Reason
 from .sink import INDEX_MAPS
@@ -236,6 +237,7 @@ class Grouping:
             and kind_of(op) is Kind.POINTWISE
             and len(self.group_of[op].ops) == 1
             and len(op.results) == 1
+            and not is_widened_for_window(op)
             and self.unequal(dims_of(op.results[0]), want) is None
         )
 
@@ -444,6 +446,8 @@ class Grouping:
             return Reason.NO_EPILOGUE, None
         if any(kind_of(op) is not Kind.POINTWISE for op in c.ops):
             return Reason.POINTWISE_ONLY, None
+        if is_widened_for_window(c.ops[0]):
+            return Reason.WIDENED, None
         want = dims_of(anchor.results[0])
         for op in c.ops:
             if (missing := self.unequal(dims_of(op.results[0]), want)) is not None:
@@ -554,6 +558,23 @@ class Grouping:
             if proof.answer is not True:
                 return "" if proof.answer is False else (proof.missing or f"{a} == {b}")
         return None
+
+
+def is_widened_for_window(first: Operation) -> bool:
+    """Whether an op makes floats of bytes, for nothing but a convolution of one channel to a group, which may as well
+    make them where it copies its input."""
+    if not isinstance(first, (onnx.CastOp, onnx.DequantizeLinearOp)) or not is_byte(element_of(first.operands[0])):
+        return False
+    value: SSAValue = first.results[0]
+    while value.has_one_use():
+        [use] = value.uses
+        op = use.operation
+        if isinstance(op, onnx.ConvOp):
+            return use.index == 0 and onnx.attr(op, "group") > 1 and dims_of(op.operands[1])[1] is ONE
+        if kind_of(op) is not Kind.POINTWISE or len(op.results) != 1:
+            return False
+        value = op.results[0]
+    return False
 
 
 def with_assumptions(facts: Facts, conditions: Sequence[str]) -> Facts:

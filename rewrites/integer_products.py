@@ -11,6 +11,7 @@ exact ones, and not always the same, so `exact` leaves this out.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import prod
 from typing import cast
 
 import numpy as np
@@ -75,6 +76,14 @@ def few_terms(*sizes: Dim) -> bool:
             return False
         count *= size.value
     return count <= MOST_TERMS
+
+
+def is_depthwise(op: onnx.ConvOp, w: Dequantized) -> bool:
+    """Whether groups have one channel, and so few taps that f32 holds all sums of products of bytes."""
+    depth, *taps = dims_of(w.quantized)[1:]
+    if onnx.attr(op, "group") < 2 or not depth.is_const or depth.value != 1:
+        return False
+    return all(d.is_const for d in taps) and prod(d.value for d in taps) * 255 * 255 <= 1 << 24
 
 
 def both_scales(rewriter: PatternRewriter, a: Dequantized, b: Dequantized) -> SSAValue:
@@ -150,7 +159,9 @@ class IntegerGemm(Pattern):
 class IntegerConv(Pattern):
     """Conv((x - p) * s, (w - q) * t, b)  ->  Cast(ConvInteger(x, w, p, q)) * (s * t) + b
 
-    Declines where w's scales are not one for all or one for each output channel, and where the sum may not fit.
+    With one channel to a group, where there are no four to multiply at once, it is Conv(x - p, w - q) * (s * t) + b, if
+    f32 holds the sums.  Declines where w's scales are not one for all or one for each output channel, and where the sum
+    may not fit.
     """
 
     weights: WeightStore
@@ -166,17 +177,37 @@ class IntegerConv(Pattern):
             return
         result = op.results[0]
         axes = len(dims_of(result)) - 2
-        sums = onnx.ConvIntegerOp.make(
-            [x.quantized, w.quantized, x.zero, w.zero], attributes_of(op), [tensor_type(i32, dims_of(result))]
-        )
         scale = both_scales(rewriter, x, w)
         if w.axis is not None:
             scale = self.by_channel(rewriter, scale, axes)
-        value = scaled(rewriter, rewriter.insert(sums).results[0], scale, result)
+        if is_depthwise(op, w):
+            factors = [self.numbers(rewriter, x, axes), self.numbers(rewriter, w, axes)]
+            sums = rewriter.insert(onnx.ConvOp.make(factors, attributes_of(op), [result.type])).results[0]
+            value = rewriter.insert(onnx.MulOp.make([sums, scale], {}, [result.type])).results[0]
+        else:
+            operands = [x.quantized, w.quantized, x.zero, w.zero]
+            kind = tensor_type(i32, dims_of(result))
+            sums = rewriter.insert(onnx.ConvIntegerOp.make(operands, attributes_of(op), [kind])).results[0]
+            value = scaled(rewriter, sums, scale, result)
         if bias is not None:
             bias = self.by_channel(rewriter, bias, axes)
             value = rewriter.insert(onnx.AddOp.make([value, bias], {}, [result.type])).results[0]
         rewriter.replace(op, [value])
+
+    def numbers(self, rewriter: PatternRewriter, x: Dequantized, axes: int) -> SSAValue:
+        """Bytes less their zero points, which are by channel where `axes` of an image follow, as f32."""
+
+        def as_float(value: SSAValue) -> SSAValue:
+            kind = tensor_type(f32, dims_of(value))
+            return rewriter.insert(onnx.CastOp.make([value], {"to": FLOAT}, [kind])).results[0]
+
+        value = as_float(x.quantized)
+        if x.zero is None:
+            return value
+        zero = as_float(x.zero)
+        if x.axis is not None:
+            zero = self.by_channel(rewriter, zero, axes + 1)
+        return rewriter.insert(onnx.SubOp.make([value, zero], {}, [value.type])).results[0]
 
     def by_channel(self, rewriter: PatternRewriter, vector: SSAValue, axes: int) -> SSAValue:
         """A number for each channel, so that it broadcasts against images."""

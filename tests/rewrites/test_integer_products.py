@@ -154,6 +154,35 @@ def test_results_are_close_to_exact_ones_and_to_onnxruntime(name: str) -> None:
     assert sx.compile(model, cache=False, fuse=False)(x=x)["y"].tobytes() == ours.tobytes()
 
 
+@pytest.mark.parametrize("name", ["one for all", "by channel", "zero points by channel"])
+def test_one_channel_to_a_group_is_a_convolution_of_integers_in_floats(name: str) -> None:
+    """Its kernel reads bytes, which become floats where they are copied, less the zero point: the padding is 0."""
+    constants: dict[str, Array] = {"w": bytes_of(np.int8, 24, 1, 3, 3), "wz": np.array(3, np.int8)}
+    if name != "one for all":
+        constants |= {"ws": W_SCALES, "wz": np.zeros(24, np.int8)}
+    if name == "zero points by channel":
+        constants["wz"] = bytes_of(np.int8, 24)
+    text = (
+        CONV
+        + """b = DequantizeLinear<axis=0>(w, ws, wz) m = Conv<pads=[1, 1, 1, 1], group=8>(a, b)
+        p = QuantizeLinear(m, ys, yz) y = DequantizeLinear(p, ys, yz) }"""
+    )
+    case = Case(text, (1, 8, 9, 9), constants)
+    model, x = case.model(), (RNG.standard_normal(case.x) * 2).astype(np.float32)
+    program = sx.compile(model, cache=False)
+    [(consumer, reason)] = [
+        (f["consumer"], f["reason"])
+        for function in program.explain().to_dict()["functions"].values()
+        for f in function["fused"]
+        if "Conv" in f["consumer"]
+    ]
+    assert (consumer, reason) == ("onnx.Conv", "prologue")
+    found = program(x=x)["y"]
+    session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    np.testing.assert_allclose(found, session.run(None, {"x": x})[0], rtol=0, atol=0.1001)
+    assert sx.compile(model, cache=False, fuse=False)(x=x)["y"].tobytes() == found.tobytes()
+
+
 def test_the_bound_against_f64() -> None:
     """The sum is exact; conversion, both scales and their use, and the bias round once each: 5 half units."""
     case = CASES["gemm"]
