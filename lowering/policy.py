@@ -264,14 +264,15 @@ def unrolled(extents: Sequence[Dim], cost: float, straight_cycles: int) -> bool:
     return known(extents) and prod(e.value for e in extents) * cost <= straight_cycles
 
 
-def column_tile(width: Dim, lanes: int, most: int, *, one_row: bool = False) -> int:
+def column_tile(width: Dim, lanes: int, most: int, *, wide: bool = False) -> int:
     """How many columns to add up side by side: their sums fit into the first cache, and there are some tiles.
 
-    Where there is one row, threads share out its columns, whatever the tiles.
+    Not so with `wide`: where there is one row, threads share out its columns whatever the tiles are, and where there is
+    one stage nothing is read twice, so that it need not stay in the caches.
     """
     if not width.is_const:
         return most
-    least = most if one_row else max(-(-width.value // 8), most // 4)
+    least = most if wide else max(-(-width.value // 8), most // 4)
     tile = min(most, least, max(width.value, 1))
     return tile + -tile % lanes
 

@@ -94,8 +94,8 @@ class Nest:
 
     def column_tile(self, lanes: int, most: int) -> int:
         """How many columns are computed side by side."""
-        one = all(extent is as_dim(1) for extent in self.generics[0].extents[: self.rows])
-        return policy.column_tile(self.width, lanes, most, one_row=one)
+        one_row = all(extent is as_dim(1) for extent in self.generics[0].extents[: self.rows])
+        return policy.column_tile(self.width, lanes, most, wide=one_row and len(self.stages) == 1)
 
     def is_register(self, generic: Generic, write: Access) -> bool:
         """Whether a row has a single element of the result."""

@@ -81,6 +81,6 @@ def test_threads_share_out_vectors_of_columns() -> None:
 
 
 def test_tiles_of_one_row_are_wide() -> None:
-    assert policy.column_tile(as_dim(1000), 16, 1024, one_row=True) == 1008
-    assert policy.column_tile(as_dim(1 << 20), 16, 1024, one_row=True) == 1024
+    assert policy.column_tile(as_dim(1000), 16, 1024, wide=True) == 1008
+    assert policy.column_tile(as_dim(1 << 20), 16, 1024, wide=True) == 1024
     assert policy.column_tile(as_dim(1000), 16, 1024) == 256
