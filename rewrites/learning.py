@@ -345,18 +345,26 @@ class ExpandImputer(Learned):
 
 
 class ExpandOneHot(Learned):
-    """OneHotEncoder(x) with many categories  ->  x == categories"""
+    """OneHotEncoder(x) with many categories  ->  x == categories
+
+    Where an unknown category is an error, its place is beyond the categories, and nothing can be taken from there.
+    """
 
     root = onnx.MlOneHotEncoderOp
 
     def check(self, attributes: Mapping[str, Any], x: TensorType[Attribute]) -> None:
-        require(attributes["zeros"] and is_large(attributes["cats_int64s"]))
+        require(is_large(attributes["cats_int64s"]))
 
     def expand(self, b: Tables, x: SSAValue, a: Mapping[str, Any]) -> Sequence[SSAValue]:
         categories = np.array(a["cats_int64s"], np.int64)
         cells = b.as_int64(x)
         column = b.op(onnx.UnsqueezeOp, cells, b.ints([-1]))
-        return [b.cast(b.op(onnx.EqualOp, column, b.table(categories, i64)), f32)]
+        here = b.cast(b.op(onnx.EqualOp, column, b.table(categories, i64)), f32)
+        if a["zeros"]:
+            return [here]
+        absent = b.op(onnx.EqualOp, b.op(onnx.ReduceMaxOp, here, b.ints([-1])), b.table(np.zeros(()), f32))
+        place = b.where(absent, b.ints(len(categories)), b.ints(0))
+        return [b.mul(here, b.op(onnx.GatherOp, b.table(np.ones(len(categories)), f32), place))]
 
 
 class ExpandLabels(Learned):

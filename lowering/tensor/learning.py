@@ -125,9 +125,14 @@ def feature_vectorizer(o: Operands) -> list[Node]:
 
 
 def _fitted(o: Operands, x: Node, width: int) -> Node:
-    if not x.dims[1].is_const:
-        raise o.refuse("a number of columns that is known at run time only")
     dims = (x.dims[0], as_dim(width))
+    if not x.dims[1].is_const:
+
+        def formula(body: Body, index: Index) -> SSAValue:
+            inside = body.inside(index[1], x.dims[1])
+            return body.guarded(inside, lambda: body.read(x, index), lambda: body.scalars.constant(0.0, F32))
+
+        return Computed(dims, F32, ((x, Use.ONCE),), formula, cost=3)
     if x.dims[1].value > width:
         return sliced(x, dims, [ZERO, ZERO], [1, 1])
     return padded(x, dims, [ZERO, ZERO], scalar_literal(0.0, F32))

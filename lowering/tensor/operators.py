@@ -48,6 +48,8 @@ class Operands:
     def attr(self, name: str) -> Any:
         """An attribute, or the schema's default. Floats are float32 in a file: 0.01 means its nearest float32."""
         value = onnx.attr(self.op, name)
+        if isinstance(value, onnx.WeightAttr):
+            raise self.refuse(f"a list '{name}' that is kept with the weights")
         return float(np.float32(value)) if isinstance(value, float) else value
 
     def dims(self, index: int = 0) -> Dims:

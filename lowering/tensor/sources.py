@@ -31,15 +31,14 @@ def range_(o: Operands) -> list[Node]:
     """start + i * delta; of 16-bit floats in the precision `stash_type`"""
     start, delta, element = o[0], o[2], o.element()
     t = element if element.compute is element else element_of(ELEMENT_TYPES[o.attr("stash_type")])
-    if t.compute is not t:
-        raise o.refuse("a stash_type of 16 bits")
+    wide = t.compute
     first, step = converted(start, t), converted(delta, t)
 
     def formula(body: Body, index: Index) -> SSAValue:
         s = body.scalars
-        at = convert(s, s.convert("index_cast", body.index(index[0]), I64), I64, t)
-        origin, stride = (body.read(n, tuple(ZERO for _ in n.dims)) for n in (first, step))
-        return s.add(origin, s.mul(at, stride, t), t)
+        at = convert(s, s.convert("index_cast", body.index(index[0]), I64), I64, wide)
+        origin, stride = (body.wide(n, tuple(ZERO for _ in n.dims)) for n in (first, step))
+        return s.narrow(s.add(origin, s.mul(at, stride, wide), wide), t)
 
     exact = Computed(o.dims(), t, ((first, Use.MANY), (step, Use.MANY)), formula, cost=4)
     return [converted(exact, element)]

@@ -7,7 +7,9 @@ from statistics import NormalDist
 import numpy as np
 import pytest
 
-from .cases import check
+import sardonyx as sx
+
+from .cases import check, model_of
 
 RNG = np.random.default_rng(0)
 ML = "ai.onnx.ml"
@@ -121,3 +123,16 @@ def quantile(p: float) -> float:
     if p in (0, 1):
         return -np.inf if p == 0 else np.inf
     return NormalDist().inv_cdf(p)
+
+
+def test_many_categories_of_which_one_must_be_there() -> None:
+    numbers, x = RNG.permutation(300).tolist(), RNG.integers(0, 300, (2, 3))
+    ml("OneHotEncoder", x, cats_int64s=numbers, zeros=0)
+    model = model_of("OneHotEncoder", [x], {"cats_int64s": numbers, "zeros": 0}, [floats(1)], domain=ML)
+    with pytest.raises(sx.InputError, match="has the index 300"):
+        sx.compile(model)(x0=x + 300)
+
+
+@pytest.mark.parametrize("widths", [[3, 5], [2, 4], [7, 1]])
+def test_columns_side_by_side_of_any_number(widths: list[int]) -> None:
+    check("FeatureVectorizer", [floats(2, 3), floats(2, 4)], {"inputdimensions": widths}, domain=ML)
