@@ -12,6 +12,7 @@ from xdsl.ir import Attribute, Operation, SSAValue
 
 from ...dialects import dims, onnx
 from ...dialects.dims import Dim, as_dim, dims_of, tensor_type
+from ...dialects.dims.expression import cuts_size
 from ...semantics.facts import Facts
 from ...semantics.kinds import is_view
 from ...semantics.weights import WeightStore
@@ -200,7 +201,7 @@ class RecognizeAttention(Rule):
         if heads is not None and self.for_file:
             return  # the views would cost more than they save
         causal = self.is_causal(scores, shape)
-        if not causal and not fits_masks(scores):
+        if not causal and not fits_masks(scores, self.for_file):
             return
         if not rewriter.may_make(onnx.AttentionOp) or (scores.cap and self.for_file):
             return  # versions of the operator differ in what comes first, the cap or the mask
@@ -351,7 +352,7 @@ def fits(query: SSAValue, keys: Turned, values: SSAValue, scores: SSAValue) -> b
     return all(element_of(x) == element_of(query) for x in (keys.source, values))
 
 
-def fits_masks(scores: Scores) -> bool:
+def fits_masks(scores: Scores, for_file: bool) -> bool:
     """Whether what is added to the scores, and where they are left out, can be the mask operand."""
     hidden, shape = scores.masked, dims_of(scores.value)
     narrow = any(element_of(value) not in FLOATS[2:] for value in (scores.query, scores.value))
@@ -364,19 +365,32 @@ def fits_masks(scores: Scores) -> bool:
         return True
     full: list[Dim] = []
     for part in parts:
-        if not fits_scores(part, shape):
+        if not fits_scores(part, shape, for_file):
             return False
         full = broadcast_dims(full, part)
     # a short last axis would be filled up with minus infinity
-    return len(full) >= 2 and full[-1] is shape[-1]
+    return len(full) >= 2 and is_same(full[-1], shape[-1], for_file)
 
 
-def fits_scores(mask: Sequence[Dim], scores: Sequence[Dim]) -> bool:
-    """Whether a mask broadcasts to the scores, whatever the sizes are."""
+def fits_scores(mask: Sequence[Dim], scores: Sequence[Dim], for_file: bool) -> bool:
+    """Whether a mask broadcasts to the scores, whatever the sizes are.
+
+    It does where it was added, so that its rows are one or as many as those of the scores: a part of a table that
+    begins at a size has an expression of its own for them.
+    """
     if len(mask) > len(scores):
         return False
     tail = scores[len(scores) - len(mask) :]
-    return all(m is n or m is as_dim(1) for m, n in zip(mask, tail, strict=True))
+    rows = len(mask) - 2
+    return all(
+        m is as_dim(1) or is_same(m, n, for_file) or (axis == rows and not for_file)
+        for axis, (m, n) in enumerate(zip(mask, tail, strict=True))
+    )
+
+
+def is_same(size: Dim, other: Dim, for_file: bool) -> bool:
+    """Whether sizes that broadcast are equal; one may be the other, cut to the length of a table."""
+    return size is other or (not for_file and cuts_size(size, other))
 
 
 class ShareHeads(Rule):

@@ -9,6 +9,7 @@ QKV = "(float[B, 2, S, 4] q, float[B, 2, S, 4] k, float[B, 2, S, 4] v"
 SCORES = "t = Transpose<perm=[0, 1, 3, 2]>(k) s = MatMul(q, t) d = Mul(s, c)"
 LOWEST = "float c = {0.5}, float low = {-3.4028235e38}"
 SIZES = "int64 i2 = {2}, int64 zero = {0}, int64 one = {1}, int64[1] a0 = {0}, int64[1] a1 = {1}"
+TABLE = ", ".join(str(i % 7 - 3) for i in range(64))
 LENGTH = "n = Shape(q) r = Gather(n, i2)"
 
 TURN = (
@@ -301,6 +302,15 @@ MASKED = [
         QKV + ", float[2, 1, 1] r, float[B, 1, S, S] m, float[S] n) => (y) <float c = {0.5}>"
         f"{{ {SCORES} a = Add(d, r) e = Add(a, m) f = Add(e, n) w = Softmax<axis=-1>(f) y = MatMul(w, v) }}",
         "Add Add Attention",
+        {"S": (1, 6)},
+    ),
+    # a corner of a table of biases
+    Fires(
+        QKV + ") => (y) <float c = {0.5}, int64[2] from = {0, 0}, int64[2] ax = {2, 3}, int64[1] two = {2},"
+        f"int64[1] three = {{3}}, float[1, 1, 8, 8] table = {{{TABLE}}}> {{ {SCORES} n = Shape(q)"
+        "r = Slice(n, two, three) to = Concat<axis=0>(r, r) m = Slice(table, from, to, ax) a = Add(d, m)"
+        "w = Softmax<axis=-1>(a) y = MatMul(w, v) }",
+        "Slice Attention",
         {"S": (1, 6)},
     ),
     # a bias, and keys that are left out
