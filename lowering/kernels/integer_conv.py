@@ -45,17 +45,25 @@ class QuadImage(PhaseImage):
         self.there = e.ix(4)
         self.padding = self.flips = zero
 
+    @property
+    def whole_quads(self) -> bool:
+        """Whether all channels of all quads are there."""
+        return self.channels.known is not None and self.channels.known % 4 == 0
+
     def of_quad(self, quad: Ix) -> None:
         """Which of a quad's channels there are; the others are 0, as their weights."""
         e = self.e
-        self.there = (self.channels - quad * 4).min(4)
         none = e.constant(0, i32)
+        if not self.whole_quads:
+            self.there = (self.channels - quad * 4).min(4)
         self.padding = self.flips = none
         for i in range(4):
-            inside, shift = self.there.compare("sgt", i), e.constant(8 * i, i32)
+            shift = e.constant(8 * i, i32)
             byte, flip = (e.bits("shl", b, shift) for b in (self.zero, e.constant(FLIP * self.flip, i32)))
-            self.padding = e.bits("or", self.padding, e.select(inside, byte, none))
-            self.flips = e.bits("or", self.flips, e.select(inside, flip, none))
+            if not self.whole_quads:
+                inside = self.there.compare("sgt", i)
+                byte, flip = e.select(inside, byte, none), e.select(inside, flip, none)
+            self.padding, self.flips = e.bits("or", self.padding, byte), e.bits("or", self.flips, flip)
 
     def filler(self) -> SSAValue:
         """The zero point."""
@@ -64,7 +72,7 @@ class QuadImage(PhaseImage):
     def contiguous(self, row: Row, column: Ix, count: Ix | None) -> SSAValue:
         buffer, start = in_memory(row)
 
-        def load(at: Ix, mask: SSAValue) -> SSAValue:
+        def load(at: Ix, mask: SSAValue | None) -> SSAValue:
             return self.e.load_vector(buffer, at, self.lanes, mask)
 
         return self._quads(load, column + start, count)
@@ -72,20 +80,24 @@ class QuadImage(PhaseImage):
     def strided(self, row: Row, column: Ix, stride: int, count: Ix | None) -> SSAValue:
         buffer, start = in_memory(row)
 
-        def load(at: Ix, mask: SSAValue) -> SSAValue:
+        def load(at: Ix, mask: SSAValue | None) -> SSAValue:
             return self.e.gather(buffer, self.e.ramp(at, stride, self.lanes), mask)
 
         return self._quads(load, column + start, count)
 
-    def _quads(self, load: Callable[[Ix, SSAValue], SSAValue], at: Ix, count: Ix | None) -> SSAValue:
+    def _quads(self, load: Callable[[Ix, SSAValue | None], SSAValue], at: Ix, count: Ix | None) -> SSAValue:
         e, lanes = self.e, self.lanes
-        left = e.ix(lanes) if count is None else count
-        # channels that are not there are not read either
-        masks = [e.mask(e.select_index(self.there.compare("sgt", i), left, 0), lanes) for i in range(4)]
+        masks: list[SSAValue | None]
+        if self.whole_quads:
+            masks = [None if count is None else e.mask(count, lanes)] * 4
+        else:
+            left = e.ix(lanes) if count is None else count
+            # channels that are not there are not read either
+            masks = [e.mask(e.select_index(self.there.compare("sgt", i), left, 0), lanes) for i in range(4)]
         quads = zipped(e, [load(at + self.plane * i, mask) for i, mask in enumerate(masks)])
         if self.flip:
             quads = e.bits("xor", quads, e.b.broadcast(self.flips, lanes))
-        return quads if count is None else e.select(masks[0], quads, self.filler())
+        return quads if count is None else e.select(e.mask(count, lanes), quads, self.filler())
 
 
 def in_memory(row: Row) -> tuple[SSAValue, Ix]:
