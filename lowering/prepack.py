@@ -25,9 +25,9 @@ from ..dialects.target import Target
 from .choices import Given, parts_of, schedule_of
 from .kernels import conv_transpose, depthwise, integer_conv, strassen, winograd_plan
 from .kernels.byte_panels import DotProducts
-from .kernels.conv_plan import CHANNELS, choose, choose_for_bytes
+from .kernels.conv_plan import CHANNELS, choose, choose_for_bytes, cycles_of
 from .kernels.matmul_plan import panel_columns
-from .kernels.operands import element_type, flag, in_bf16
+from .kernels.operands import CONFIG, element_type, flag, in_bf16
 from .kernels.operator import formal_kind, known_number
 from .kernels.packing import (
     pack_columns,
@@ -121,18 +121,23 @@ def choose_matmul(op: kernel.TemplateOp, a: Dims, b: Dims, c: Dims, request: Req
     return "matmul", (panel_columns(products, columns, request.target, request.given), int(transposed))
 
 
+SHARE_OF_PAIRS = 0.92
+"""Of the work of a direct convolution in bf16, what Winograd's algorithm in f32 may take in its place."""
+
+
 def choose_conv(op: kernel.TemplateOp, x: Dims, w: Dims, y: Dims, request: Request) -> Layout | None:
     """The tile that the plan has chosen; depthwise weights stay as they are."""
     convolution = read_convolution(op, x, w, y)
-    if in_bf16(op):
-        return "pair_conv", tile_numbers(of_pairs(convolution), PairProducts(), request)
-    products = Products(element_type(op.inputs[0]))
-    if depthwise.is_chosen(convolution, request.given):
+    products, target, given = Products(element_type(op.inputs[0])), request.target, request.given
+    if depthwise.is_chosen(convolution, given):
         return None
-    plan = None if request.exact else winograd_plan.choose(convolution, products, request.target, request.given)
+    most = SHARE_OF_PAIRS * cycles_of(of_pairs(convolution), PairProducts(), target) if in_bf16(op) else None
+    plan = None if request.exact else winograd_plan.choose(convolution, products, target, given, most)
     if plan is not None:
         form = next(number for number, form in enumerate(FORMS) if form.name == plan.form)
         return "winograd", (form, plan.rows, plan.vectors, int(plan.vectors_over == CHANNELS), plan.lanes)
+    if in_bf16(op):
+        return "pair_conv", tile_numbers(of_pairs(convolution), PairProducts(), request)
     return "conv", tile_numbers(convolution, products, request)
 
 
@@ -344,6 +349,7 @@ def tell_tile(
 
 def tell_winograd(config: dict[str, Attribute], shape: Sequence[int], numbers: tuple[int, ...]) -> int:
     form, rows, vectors, channels, lanes = numbers
+    config.pop(CONFIG, None)  # in f32
     config["winograd"] = ArrayAttr([IntegerAttr(n, i64) for n in (form, rows, vectors, channels)])
     config.setdefault("kernel_shape", ShapeAttr(tuple(map(as_dim, shape[2:]))))
     height = vectors * lanes if channels else rows

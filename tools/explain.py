@@ -12,7 +12,8 @@ from xdsl.ir import Attribute, Operation
 from ..dialects import dims, kernel, onnx
 from ..dialects.dims import ShapeAttr
 from ..lowering.choices import schedule_of
-from ..lowering.kernels.precision import PRECISION
+from ..lowering.kernels.conv_plan import WINOGRAD
+from ..lowering.kernels.precision import PRECISION, TEMPLATES
 from ..rewrites.reasons import Reason
 from ..rewrites.versions import VERSION
 
@@ -117,11 +118,10 @@ def explain_functions(module: ModuleOp) -> dict[str, Any]:
         fused = op.attributes.get("kernel.fused")
         ops = op.attributes.get("kernel.ops")
         patterns = op.attributes.get("kernel.patterns")
-        precision = op.attributes.get(PRECISION)
         found[op.sym_name.data] = {
             "key": cast(StringAttr, op.attributes["kernel.key"]).data,
             "schedule": schedule_of(op),
-            "precision": precision.data if isinstance(precision, StringAttr) else "f32",
+            "precision": precision_of(op),
             "ops": [cast(StringAttr, o).data for o in ops] if isinstance(ops, ArrayAttr) else [],
             "patterns": [cast(StringAttr, p).data for p in patterns] if isinstance(patterns, ArrayAttr) else [],
             "fused": [
@@ -130,6 +130,15 @@ def explain_functions(module: ModuleOp) -> dict[str, Any]:
             ],
         }
     return found
+
+
+def precision_of(function: FuncOp) -> str:
+    """What a kernel multiplies: bf16, where that is its mode and not all that has it went by Winograd's algorithm."""
+    mode = function.attributes.get(PRECISION)
+    parts = [p for name, p in schedule_of(function).items() if name.split(".")[0] in TEMPLATES]
+    if not isinstance(mode, StringAttr) or (parts and all(p.get("algorithm") == WINOGRAD for p in parts)):
+        return "f32"
+    return mode.data
 
 
 def explain_pairs(main: FuncOp) -> list[dict[str, Any]]:

@@ -73,9 +73,12 @@ def plan_of(form: Form, tile: RegisterTile, channels: bool, given: Given) -> Win
     return WinogradPlan(form.name, tile.rows, tile.vectors, over, ahead, tile.lanes, grain_cycles=grain)
 
 
-def choose(c: Convolution, products: Products, target: Target, given: Given = NOTHING) -> WinogradPlan | None:
+def choose(
+    c: Convolution, products: Products, target: Target, given: Given = NOTHING, most: float | None = None
+) -> WinogradPlan | None:
     """The best plan; None where the direct form is as fast, or the sizes are not known.
 
+    `most` is the work that it may take, where that does not follow from the direct form of these products.
     Whether it is None, and which form it has, does not depend on what is given, for these change rounding.
     """
     if target.plain or not c.windows.positions.is_const:
@@ -84,7 +87,7 @@ def choose(c: Convolution, products: Products, target: Target, given: Given = NO
     if not plans:
         return None
     best = min(plans, key=lambda p: plans[p])
-    if plans[best] > 0.85 * cycles_of(c, products, target):
+    if plans[best] > (0.85 * cycles_of(c, products, target) if most is None else most):
         return None
     names = ("rows", "vectors", "vectors_over")
     plans = {p: work for p, work in plans.items() if p.form == best.form}

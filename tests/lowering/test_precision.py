@@ -145,6 +145,20 @@ def test_convolutions(
 
 
 @has_mode
+def test_winograd_in_f32_where_it_is_faster() -> None:
+    w, x = normal(64, 64, 3, 3), normal(1, 64, 28, 28)
+    m = model("g (float[N, 64, 28, 28] x) => (float[N, 64, 28, 28] y) { y = Conv<pads = [1, 1, 1, 1]>(x, w) }", w=w)
+    magnitude, true = (
+        np.asarray(REFERENCE["", "Conv"]([a.astype(np.float64), b.astype(np.float64)], {"pads": [1, 1, 1, 1]})[0])
+        for a, b in ((np.abs(x), np.abs(w)), (x, w))
+    )
+    for exact, mode, bound in ((False, "f32", 1e-6), (True, "bf16", 2 * U + U * U + 576 * 2.0**-24)):
+        program = sx.compile(m, precision="bf16", exact=exact)
+        assert [f["precision"] for f in program.explain().to_dict()["functions"].values()] == [mode]
+        assert (np.abs(program(x)["y"] - true) <= bound * magnitude).all()
+
+
+@has_mode
 def test_depthwise_convolutions_stay_f32() -> None:
     m = model("g (float[N, 8, 9, 9] x) => (float[N, 8, 7, 7] y) { y = Conv<group = 8>(x, w) }", w=normal(8, 1, 3, 3))
     x = normal(1, 8, 9, 9)
