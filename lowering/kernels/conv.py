@@ -23,7 +23,7 @@ from ...dialects.dims import Dim
 from ..loop_builder import INDEX, Scalar
 from ..template import TemplateContext
 from . import depthwise, winograd_plan
-from .conv_plan import ConvPlan, choose, in_order, plan_of
+from .conv_plan import ConvPlan, choose, in_order, plan_of, stores_at_once
 from .emit import Emitter, Ix, plain
 from .epilogues import flat_epilogue
 from .operands import element_type, integers, stored_type
@@ -37,8 +37,6 @@ from .winograd_channels import ChannelsBuilder
 from .winograd_forms import FORMS
 
 LINE_BYTES = 64
-FEW_STEPS = 160
-"""Up to so many products to a sum, its way by memory to the epilogue shows."""
 PANEL_SHARE = 2 / 3
 """Of the first cache, for what a tile of positions computes of its operand for itself."""
 OWN_IMAGE_GROUPS = 4
@@ -368,7 +366,9 @@ class ConvBuilder:
         e = self.e
         first = row_tile * self.height
         weights_at = (group * self.row_tiles + row_tile) * (self.steps * self.height)
-        count = (self.rows - first).min(self.height)
+        rows = self.rows.known
+        whole_rows = rows is not None and rows % self.height == 0
+        count = e.ix(self.height) if whole_rows else (self.rows - first).min(self.height)
         if self.plan.pixels:
             self.keep_turned(self.accumulate_pixels(tile, view, position, weights_at), tile, sums)
         else:
@@ -497,14 +497,10 @@ class ConvBuilder:
 
     def stores_at_once(self) -> bool:
         """Whether sums of a whole tile go from registers through the epilogue: short ones, with a short epilogue."""
-        steps, rows = self.steps.known, self.rows.known
         return (
             self.sums_are_results
             and self.flat
-            and steps is not None
-            and steps <= FEW_STEPS
-            and rows is not None
-            and rows % self.height == 0
+            and stores_at_once(self.convolution, self.height)
             and self.context.points_in_step(self.op) == 1
         )
 
@@ -606,6 +602,10 @@ class ConvBuilder:
         if together > 1:
             with e.loop(0, whole, together) as loop:
                 store(loop.index, together)
+        if together > 1 and count.known is not None:
+            if count.known % together:
+                store(whole, count.known % together)
+            return
         with e.loop(whole if together > 1 else 0, count, nonempty=together == 1) as loop:
             store(loop.index, 1)
 

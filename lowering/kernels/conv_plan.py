@@ -19,6 +19,12 @@ TYPICAL_ROWS = 64
 """Output channels, likewise."""
 L2_BYTES_A_CYCLE = 20
 """What L2 gives an inner loop beside its other loads, about."""
+FEW_STEPS = 160
+"""Up to so many products to a sum, its way by memory to the epilogue shows."""
+WAY_CYCLES = 6
+"""Of a vector of sums by memory, of which a store from registers hides most in the next tile."""
+SINGLE_SHARE = 1.08
+"""What a step takes where each scalar is for one vector only."""
 TRANSPOSE_CYCLES = 100
 """For the store of one square of registers that has to be turned."""
 
@@ -187,10 +193,21 @@ def _cycles_for(
     streamed = (streamed + tile.rows) * products.bytes
     behind_l1 = streamed * steps > target.l1 * 0.6
     step = max(sums, loads, streamed / L2_BYTES_A_CYCLE if behind_l1 else 0) + 0.3
+    if steps <= FEW_STEPS and tile.vectors == 1 and not pixels:
+        step *= SINGLE_SHARE
     stores = tile.rows * tile.vectors * 2 + 40
     if pixels:
         stores += TRANSPOSE_CYCLES * tile.vectors
+    elif c.windows.is_flat and steps <= FEW_STEPS:
+        at_once = stores_at_once(c, tile.rows)
+        stores = tile.rows * tile.vectors // 2 + 10 if at_once else tile.rows * tile.vectors * WAY_CYCLES + 40
     return tiles * (step * steps + stores)
+
+
+def stores_at_once(c: Convolution, rows: int) -> bool:
+    """Whether tiles of so many channels can give their sums from registers: they are few, short and whole."""
+    few = c.steps.is_const and c.steps.value <= FEW_STEPS
+    return few and c.windows.is_flat and c.rows.is_const and c.rows.value % rows == 0
 
 
 def _known(dim: Dim, typical: int = TYPICAL_ROWS) -> int:
