@@ -264,19 +264,23 @@ def test_bits_do_not_depend_on_the_tile(monkeypatch: pytest.MonkeyPatch) -> None
         np.testing.assert_array_equal(results[0], other)
 
 
+def with_tile(monkeypatch: pytest.MonkeyPatch, rows: int, vectors: int, pixels: bool) -> None:
+    """Has convolutions take this register tile."""
+
+    def choose(c: Convolution, p: Products, t: Target, given: Given) -> conv_plan.ConvPlan:
+        return conv_plan.plan_of(c, p, t, RegisterTile(rows, vectors, t.lanes(4)), pixels, given)
+
+    monkeypatch.setattr("sardonyx.lowering.kernels.conv.choose", choose)
+
+
 @pytest.mark.parametrize("width", [24, 33, 48, 49, 64, 65, 100])
 def test_bits_do_not_depend_on_the_last_tile(width: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Tiles with and without one of their own for the last positions, stored from registers or by memory."""
     case = Case((2, 20, width), (24, 20, 1))
     results: list[np.ndarray] = []
     for rows, vectors, pixels, few in ((8, 3, False, 160), (8, 3, False, 0), (7, 4, False, 160), (13, 2, True, 160)):
-
-        def choose(c: Convolution, p: Products, t: Target, given: Given) -> conv_plan.ConvPlan:
-            tile = RegisterTile(rows, vectors, t.lanes(4))  # noqa: B023
-            return conv_plan.plan_of(c, p, t, tile, pixels, given)  # noqa: B023
-
-        monkeypatch.setattr("sardonyx.lowering.kernels.conv.choose", choose)
-        monkeypatch.setattr("sardonyx.lowering.kernels.conv.FEW_STEPS", few)
+        with_tile(monkeypatch, rows, vectors, pixels)
+        monkeypatch.setattr("sardonyx.lowering.kernels.conv_plan.FEW_STEPS", few)
         results.append(run(case))
     for other in results[1:]:
         np.testing.assert_array_equal(results[0], other)
@@ -320,34 +324,46 @@ WAITING = {
 }
 
 
-@pytest.mark.parametrize("case", WAITING.values(), ids=WAITING.keys())
-def test_sums_that_wait_for_a_long_epilogue(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
-    """silu(y + bias[channel]) of depthwise convolutions, as from registers, with any number of threads."""
+def with_silu(case: Case, threads: int) -> np.ndarray:
+    """silu(y + bias[channel]) of a convolution, checked."""
     f32, index = Float32Type(), IndexType()
     x, w = data(case)
     b = np.random.default_rng(9).standard_normal(case.w[0]).astype(np.float32)
+    block = Block(arg_types=[f32, index, index, index, index])
+    bias = Block(arg_types=[Tensor.of(np.float32, case.w[0]).type])
+    first = tensor.ExtractOp(bias.args[0], [block.args[2]], f32)
+    total = arith.AddfOp(block.args[0], first.result)
+    final = vectorx.LogisticOp(total.result, total.result)
+    block.add_ops([first, total, final, kernel.YieldOp([final.result])])
+    inputs = [Tensor.of(np.float32, *s) for s in (case.x, case.w)]
+    extra = {bias.args[0]: Tensor.of(np.float32, case.w[0])}
+    results = [Tensor.of(np.float32, *case.result)]
+    built = compiled("conv", case.config(), inputs, results, threads=threads, epilogue=Region(block), extra=extra)
+    y = np.full(case.result, np.nan, np.float32)
+    built.run([], x, w, b, y)
+    expected = reference(x, w, case) + b[:, None, None]
+    np.testing.assert_allclose(y, expected / (1 + np.exp(-expected)), rtol=1e-4, atol=1e-4)
+    return y
 
-    def result(threads: int) -> np.ndarray:
-        block = Block(arg_types=[f32, index, index, index, index])
-        bias = Block(arg_types=[Tensor.of(np.float32, case.w[0]).type])
-        first = tensor.ExtractOp(bias.args[0], [block.args[2]], f32)
-        total = arith.AddfOp(block.args[0], first.result)
-        final = vectorx.LogisticOp(total.result, total.result)
-        block.add_ops([first, total, final, kernel.YieldOp([final.result])])
-        inputs = [Tensor.of(np.float32, *s) for s in (case.x, case.w)]
-        extra = {bias.args[0]: Tensor.of(np.float32, case.w[0])}
-        results = [Tensor.of(np.float32, *case.result)]
-        built = compiled("conv", case.config(), inputs, results, threads=threads, epilogue=Region(block), extra=extra)
-        y = np.full(case.result, np.nan, np.float32)
-        built.run([], x, w, b, y)
-        return y
 
-    y = result(1)
-    total = reference(x, w, case) + b[:, None, None]
-    np.testing.assert_allclose(y, total / (1 + np.exp(-total)), rtol=1e-4, atol=1e-4)
-    np.testing.assert_array_equal(result(3), y)
+@pytest.mark.parametrize("case", WAITING.values(), ids=WAITING.keys())
+def test_sums_that_wait_for_a_long_epilogue(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of depthwise convolutions, as from registers, with any number of threads."""
+    y = with_silu(case, 1)
+    np.testing.assert_array_equal(with_silu(case, 3), y)
     monkeypatch.setattr(DepthwiseBuilder, "how_many_wait", lambda _: None)
-    np.testing.assert_array_equal(result(1), y)
+    np.testing.assert_array_equal(with_silu(case, 1), y)
+
+
+def test_channels_of_a_tile_in_a_long_epilogue(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tiles of whole fours of channels and others, that all have their channels or not."""
+    case = Case((1, 20, 9, 10), (28, 20, 1, 1))
+    results: list[np.ndarray] = []
+    for rows, vectors, pixels in ((4, 2, False), (7, 2, False), (8, 2, False), (5, 1, True)):
+        with_tile(monkeypatch, rows, vectors, pixels)
+        results.append(with_silu(case, 1))
+    for other in results[1:]:
+        np.testing.assert_array_equal(results[0], other)
 
 
 WINOGRAD = [
@@ -429,6 +445,14 @@ def test_winograd_is_chosen_where_it_pays() -> None:
     strided = plan(56, 128, stride=2)
     assert strided and strided.form == "2x2 of stride 2"
     assert plan(56, 64, stride=3) is None
+
+
+@pytest.mark.parametrize(("size", "depth", "channels"), [(112, 16, 96), (56, 24, 144), (14, 64, 384), (14, 96, 576)])
+def test_tiles_of_short_sums_are_whole(size: int, depth: int, channels: int) -> None:
+    """So that results are stored from registers."""
+    case = Case((1, depth, size, size), (channels, depth, 1, 1))
+    plan = conv_plan.choose(case.convolution(), Products(Float32Type()), host_target())
+    assert plan.pixels or channels % plan.rows == 0
 
 
 def test_tiles_fit_the_registers() -> None:
