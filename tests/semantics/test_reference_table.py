@@ -15,7 +15,7 @@ NO_FUNCTION = {("ai.onnx.preview.training", "Gradient")}
 WITHOUT_SCHEMA = {
     ("com.microsoft", "DynamicQuantizeLSTM"),
     ("com.microsoft", "Inverse"),
-    *(("sardonyx", name) for name in ("BlockMatMul", "Couple", "Lookup", "NGrams", "Trees")),
+    *(("sardonyx", name) for name in ("BlockMatMul", "Couple", "Lookup", "NGrams", "Quantile", "Trees")),
 }
 
 
