@@ -225,3 +225,9 @@ def test_validation_is_at_sizes_that_differ_and_at_large_ones_where_the_model_ne
         '(float[1, 1, N] x) => (float[1, 1, M] y) <int64[6] p = {0, 0, 40, 0, 0, 40}> { y = Pad<mode="reflect">(x, p) }'
     )
     assert list(validated(wide, wide, rtol=0, atol=0)["sizes"]) == ["100", "250"]
+    deep = model(
+        "(float[N, N, N, 4] x) => (float[M, N, N, 4] y) <int64[8] p = {40, 0, 0, 0, 40, 0, 0, 0}>"
+        '{ y = Pad<mode="reflect">(x, p) }'
+    )
+    with pytest.raises(sx.InputError, match="runs at none of the sizes"):  # larger ones are too many elements
+        validated(deep, deep, rtol=0, atol=0)
