@@ -14,6 +14,7 @@ from sardonyx.lowering.kernels import matmul
 from sardonyx.lowering.kernels.emit import Ix
 from sardonyx.lowering.kernels.matmul_plan import tall_tiles
 from sardonyx.lowering.kernels.packing import pack_columns
+from sardonyx.lowering.kernels.register_tile import Products
 from sardonyx.lowering.loop_builder import LoopBuilder
 from xdsl.dialects import arith
 from xdsl.dialects.builtin import Float32Type, FloatAttr, IndexType, IntegerAttr, i64
@@ -100,7 +101,7 @@ def test_dtypes(dtype: object, target: Target) -> None:
 @pytest.mark.parametrize("dtype", ["f4", "f8", "f2", BF16, "i4"], ids=str)
 def test_packed_columns(dtype: object) -> None:
     rng = np.random.default_rng(2)
-    products = matmul.Products(Tensor.of(dtype, 1).type.element_type)
+    products = Products(Tensor.of(dtype, 1).type.element_type)
     for m, n, k in ((1, 300, 40), (3, 70, 500), (30, 33, 9), (20, 7, 12)):
         a, b = random(rng, dtype, m, k), random(rng, dtype, k, n)
         check(a, b, run(a, b, panel=matmul.panel_columns(products, as_dim(n), host_target())))
@@ -223,14 +224,14 @@ def test_the_epilogue_sees_sums_and_indices() -> None:
 
 def test_tiles_fit_the_registers() -> None:
     for target, dtype, rows in itertools.product(targets(), ("f4", "f8", "i4"), (1, 2, 3, 4, 5, 14, 15, 128, "d0")):
-        products = matmul.Products(Tensor.of(dtype, 1).type.element_type)
+        products = Products(Tensor.of(dtype, 1).type.element_type)
         for columns in (1, 16, 1000, "d1"):
             plan = matmul.choose(products, as_dim(rows), as_dim(columns), target)
             assert plan.tile.registers + (not products.fused) <= target.vector_registers
 
 
 def test_tiles_of_a_known_number_of_rows_are_equal_but_for_one_row() -> None:
-    products = matmul.Products(Float32Type())
+    products = Products(Float32Type())
     for rows in (14, 15, 27, 29, 40, 128, 197, 266):
         plan = matmul.choose(products, as_dim(rows), as_dim(768), host_target())
         tall = tall_tiles(Ix(LoopBuilder(Block(), host_target()), rows), plan.rows, plan.tail_rows).known
