@@ -11,6 +11,7 @@ from xdsl.ir import Attribute, Operation
 
 from ..dialects import onnx
 from .custom import NO_OPERATORS, Operators, evaluator_of
+from .known import constant_value
 from .reference import Value
 from .weights import WeightStore
 
@@ -40,7 +41,18 @@ def operator_and_attributes(op: Operation, weights: WeightStore) -> tuple[str, s
         return str(onnx.plain(op.domain)), str(onnx.plain(op.op_type)), found
     if isinstance(op, onnx.OnnxOp):
         return op.SCHEMA.domain, op.SCHEMA.op_type, plain_attributes(op, weights)
+    if isinstance(op, onnx.InitializerOp):
+        return "", "Constant", constant_attributes(op, weights)
     return "", "", {}
+
+
+def constant_attributes(op: onnx.InitializerOp, weights: WeightStore) -> dict[str, Any]:
+    """The attributes of the `Constant` that gives an initializer's value; lists of strings in a form that JSON has."""
+    value = constant_value(op.result, weights)
+    assert value is not None
+    if value.dtype == object and value.ndim == 1 and all(isinstance(text, str) for text in value):
+        return {"value_strings": value.tolist()}
+    return {"value": value}
 
 
 def reference_of(

@@ -335,7 +335,8 @@ def col2im(o: Operands) -> list[Node]:
         )
 
     terms = Computed((*dims[:-1], *sizes, dims[-1]), t, ((columns, Use.ONCE),), formula, cost=6)
-    return [converted(reduced(Combine.ADD, terms, list(range(1 + rank, 1 + 2 * rank))), o.element())]
+    combine = Combine.MAX if t.kind == "b" else Combine.ADD  # two truths are one
+    return [converted(reduced(combine, terms, list(range(1 + rank, 1 + 2 * rank))), o.element())]
 
 
 def local_response_normalization(o: Operands) -> list[Node]:

@@ -211,6 +211,7 @@ def col2im(c: Context) -> Types:
     x = c.dims_of_rank(0, 3)
     image, block = c.ints(1), c.ints(2)
     if image is None or block is None:
+        c.rank_by_length(2)
         return [c.open_rank(0, 1)]
     if len(image) != len(block):
         raise ShapeError(f"Col2Im has {len(image)} sizes of the image and {len(block)} of blocks")
