@@ -15,7 +15,7 @@ from . import abi, elf
 from .abi import ENTRY_SYMBOL, PARALLEL_FOR_SYMBOL, ErrorCode, ErrorWord
 from .arguments import Arguments, count_text, quoted
 from .arrays import C_ORDER_ALIGNED, Array, Spec, address_of, as_input, as_objects, dtype_of
-from .containers import as_held
+from .containers import reader_of
 from .context import Context
 from .errors import CompilerBug, InputError
 from .host import default_threads
@@ -64,6 +64,7 @@ class LoadedProgram(Arguments):
         self.manifest = manifest
         self.threads = default_threads() if threads is None else max(1, min(threads, abi.MAX_THREADS))
         self.specs = [Spec(spec) for spec in manifest["inputs"]]
+        self._readers = [None if spec.holds is None else reader_of(spec.holds) for spec in self.specs]
         self.input_names = [spec.name for spec in self.specs]
         self.output_names = [spec["name"] for spec in manifest["outputs"]]
         self._output_types = [dtype_of(spec["dtype"]) for spec in manifest["outputs"]]
@@ -180,7 +181,7 @@ class LoadedProgram(Arguments):
         try:
             words = self._object_arguments(context, values)
             shapes = tuple(getattr(v, "shape", ()) if s.rank else () for v, s in zip(values, self.specs))
-            plan = self._plan(shapes)
+            plan = self._plans.get(shapes) or self._plan(shapes)
             outputs = self._empty(plan)
             words += plan.sizes
             words += [0 if output is None else address_of(output) for output in outputs]
@@ -197,8 +198,8 @@ class LoadedProgram(Arguments):
         words: list[int] = []
         for index, spec in enumerate(self.specs):
             if spec.is_object:
-                given = values[index]
-                values[index] = as_objects(given, spec) if spec.holds is None else as_held(given, spec.holds, spec.name)
+                given, read = values[index], self._readers[index]
+                values[index] = as_objects(given, spec) if read is None else read(given, spec.name)
                 words.append(context.keep(values[index]))
             else:
                 array = as_input(values[index], spec)
