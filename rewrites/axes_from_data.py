@@ -6,8 +6,9 @@ Slice(x, s, e, axes, steps)  ->  Gather(x, s' + step * Range(n)) along each axis
 Pad(x, p, v, axes)           ->  Pad(x, p for all axes, v)
 Unsqueeze, Squeeze(x, axes)  ->  Reshape(x, sizes)
 Reduce*(x, axes)             ->  Reduce*(Reshape(x, [kept 0, reduced 0, kept 1, ...]), [1, 3, ...])
+Tile(x, repeats)             ->  Tile(x, Reshape(repeats, [rank])), and others that have a number for each axis
 
-In the last, one of each pair is 1, so that the elements stay where they are.
+In Reduce, one of each pair is 1, so that the elements stay where they are.
 """
 
 from __future__ import annotations
@@ -32,7 +33,8 @@ BOOL, INT64 = ELEMENT_CODES[i1], ELEMENT_CODES[i64]
 
 def rewrite_axes_from_data(module: ModuleOp) -> list[Firing]:
     """Rewrites them; what is made has no types yet, so inference is to run again where anything fired."""
-    return apply_patterns(module, [SpreadSlice(), SpreadPad(), SpreadUnsqueeze(), SpreadSqueeze(), SpreadReduce()])
+    patterns = [SpreadSlice(), SpreadPad(), SpreadUnsqueeze(), SpreadSqueeze(), SpreadReduce(), CountSizes()]
+    return apply_patterns(module, patterns)
 
 
 class Build:
@@ -293,6 +295,36 @@ class SpreadReduce(Pattern):
         if not onnx.attr(op, "keepdims"):
             y = b.reshape(y, kept_sizes(b, sizes, gone, rank, left))
         rewriter.replace(op, [y])
+
+
+class CountSizes(Pattern):
+    """Tile(x, repeats)  ->  Tile(x, Reshape(repeats, [rank])), and so on, where it is data how many numbers there are
+
+    There is one for each axis of x, of CenterCropPad's axes, or each result of Split; or it is an error.
+    """
+
+    root = (onnx.CenterCropPadOp, onnx.MaxUnpoolOp, onnx.SplitOp, onnx.TileOp, onnx.TopKOp)
+
+    def rewrite(self, op: Operation, rewriter: PatternRewriter, /) -> None:
+        assert isinstance(op, onnx.OnnxOp)
+        place = 2 if isinstance(op, onnx.MaxUnpoolOp) else 1
+        numbers, count = op.operand_at(place), self.count(op)
+        if not bound_by_execution(op) or numbers is None or count is None or dims_of(numbers)[0].is_const:
+            return
+        b, operands = Build(rewriter), op.formal_operands()
+        operands[place] = b.op(onnx.ReshapeOp, numbers, b.ints([count]))
+        types = [None if r is None else UNKNOWN for r in op.formal_results()]
+        made = rewriter.insert(type(op).make(operands, op.properties, types))
+        rewriter.replace(op, list(made.results))
+
+    def count(self, op: onnx.OnnxOp) -> int | None:
+        """How many numbers there must be."""
+        if isinstance(op, onnx.SplitOp):
+            return len(op.results)
+        if isinstance(op, onnx.TopKOp):
+            return 1
+        axes = onnx.attr(op, "axes") if isinstance(op, onnx.CenterCropPadOp) else None
+        return rank_of(op.operand_at(0)) if axes is None else len(axes)
 
 
 __all__ = ["rewrite_axes_from_data"]

@@ -3,6 +3,7 @@
 SVMRegressor(x), SVMClassifier(x)  ->  a kernel of x and the support vectors, and products with tables of coefficients
 LinearRegressor(x), LinearClassifier(x), Scaler(x), Imputer(x), OneHotEncoder(x), LabelEncoder(x), where the table is
 large  ->  MatMul, Add, Sub, Mul, Where, Equal, Lookup
+LinearClassifier(x), SVMClassifier(x) whose labels are strings  ->  of numbers, and a LabelEncoder
 TfIdfVectorizer(x)  ->  counts of the pool's n-grams, times weights
 
 What no operator of the standard does is an operator of the compiler's own: `Lookup`, `NGrams`, and `Couple`, which has
@@ -39,8 +40,8 @@ LARGEST_TABLE = 256
 def rewrite_learning(module: ModuleOp, weights: WeightStore) -> list[Firing]:
     """Rewrites them; what is made has no types yet, so inference is to run again where anything fired."""
     patterns = [
-        ExpandSVMRegressor, ExpandSVMClassifier, ExpandLinear, ExpandScaler, ExpandImputer, ExpandOneHot, ExpandLabels,
-        ExpandTfIdf,
+        NumberClasses, ExpandSVMRegressor, ExpandSVMClassifier, ExpandLinear, ExpandScaler, ExpandImputer,
+        ExpandOneHot, ExpandLabels, ExpandTfIdf,
     ]  # fmt: skip
     return apply_patterns(module, [pattern(weights) for pattern in patterns])
 
@@ -171,6 +172,25 @@ def check_machine(a: Mapping[str, Any]) -> None:
     require(a["kernel_type"] in ("LINEAR", "RBF", "POLY", "SIGMOID"))
     require(a["post_transform"] in TRANSFORMS)
     require(a["coefficients"])
+
+
+class NumberClasses(Learned):
+    """LinearClassifier(x), SVMClassifier(x) with labels that are strings  ->  LabelEncoder(the place of the label)"""
+
+    root = (onnx.MlLinearClassifierOp, onnx.MlSVMClassifierOp)
+
+    def check(self, attributes: Mapping[str, Any], x: TensorType[Attribute]) -> None:
+        require(attributes["classlabels_strings"])
+
+    def expand(self, b: Tables, x: SSAValue, a: Mapping[str, Any]) -> Sequence[SSAValue]:
+        words = a["classlabels_strings"]
+        numbers = list(range(len(words)))
+        attributes = {**a, "classlabels_strings": None, "classlabels_ints": numbers}
+        root = b.rewriter.root
+        assert isinstance(root, onnx.OnnxOp)
+        made = b.rewriter.insert(type(root).make([x], attributes, [UNKNOWN, UNKNOWN]))
+        labels = {"keys_int64s": numbers, "values_strings": list(words)}
+        return [b.op(onnx.MlLabelEncoderOp, made.results[0], attributes=labels), made.results[1]]
 
 
 class ExpandSVMRegressor(Learned):

@@ -123,24 +123,22 @@ def refuses(op: Operation) -> str | None:
             element = element_of(value.type.element_type)
         except NotLowered as error:
             return str(error)
-        if element.kind == "c" and not isinstance(op, OF_COMPLEX) and not only_moves(op):
+        if element.kind == "c" and not takes_complex(op):
             return "kernels do not compute with complex numbers"
     return None
 
 
+def takes_complex(op: Operation) -> bool:
+    """Whether an op moves complex numbers as they are, or has a lowering that computes with them."""
+    return kind_of(op) is Kind.MOVEMENT or isinstance(op, OF_COMPLEX)
+
+
 OF_COMPLEX = (
-    onnx.Col2ImOp, onnx.GridSampleOp, onnx.NonZeroOp, onnx.RandomNormalLikeOp, onnx.RandomUniformLikeOp, onnx.ResizeOp,
-    onnx.UniqueOp,
+    onnx.Col2ImOp, onnx.CompressOp, onnx.GridSampleOp, onnx.IdentityOp, onnx.NonZeroOp, onnx.RandomNormalLikeOp,
+    onnx.RandomUniformLikeOp, onnx.ResizeOp, onnx.ScatterElementsOp, onnx.ScatterNDOp, onnx.TensorScatterOp,
+    onnx.UniqueOp, onnx.WhereOp,
 )  # fmt: skip
-"""Operators that compute with complex numbers."""
-
-
-def only_moves(op: Operation) -> bool:
-    """Whether an op's results have elements of its operands as they are, or 0."""
-    if isinstance(op, onnx.ScatterElementsOp | onnx.ScatterNDOp):
-        return onnx.attr(op, "reduction") == "none"
-    moving = onnx.IdentityOp | onnx.WhereOp | onnx.CompressOp | onnx.TensorScatterOp
-    return kind_of(op) is Kind.MOVEMENT or isinstance(op, moving)
+"""Operators that are no movement and have such a lowering."""
 
 
 def signature(op: Operation) -> str:

@@ -47,6 +47,7 @@ from .rewrites.axes_from_data import rewrite_axes_from_data
 from .rewrites.compute_sizes import compute_sizes
 from .rewrites.constants import normalize_constants
 from .rewrites.contrib import EXPANSIONS
+from .rewrites.cropped_resize import rewrite_cropped_resize
 from .rewrites.driver import ORIGIN, Pattern, PatternFailed, apply_patterns, origins_of
 from .rewrites.float_products import rewrite_float_products
 from .rewrites.infer import DIAGNOSTICS, infer_shapes
@@ -228,7 +229,7 @@ def _infer(state: State, *, declared: bool = False) -> None:
 def _expand(state: State) -> None:
     """Forms of operators that are written with others."""
     fired = rewrite_axes_from_data(state.module) + rewrite_float_products(state.module)
-    fired += rewrite_small_fills(state.module, state.weights)
+    fired += rewrite_cropped_resize(state.module) + rewrite_small_fills(state.module, state.weights)
     if fired + rewrite_learning(state.module, state.weights):
         _infer(state)
 

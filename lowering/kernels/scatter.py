@@ -14,7 +14,7 @@ from xdsl.ir import SSAValue
 from ...dialects import kernel
 from ...dialects.dims import Dim
 from ..template import TemplateContext, whole
-from ..tensor.element_kinds import Element
+from ..tensor.element_kinds import C64, F32, F64, I32, I64, Element
 from .emit import Emitter, Ix, lanes_of
 from .operator import Operator
 from .register_tile import Products
@@ -39,6 +39,53 @@ def _mul(e: Emitter, kind: Element, a: SSAValue, b: SSAValue) -> SSAValue:
 
 
 COMBINE: dict[str, Combine] = {"add": _add, "mul": _mul, "max": _extremum("max"), "min": _extremum("min")}
+
+Parts = tuple[SSAValue, SSAValue]
+
+
+def _add_parts(e: Emitter, a: Parts, b: Parts) -> Parts:
+    return e.add(a[0], b[0]), e.add(a[1], b[1])
+
+
+def _mul_parts(e: Emitter, a: Parts, b: Parts) -> Parts:
+    real = e.sub(e.mul(a[0], b[0]), e.mul(a[1], b[1]))
+    return real, e.add(e.mul(a[0], b[1]), e.mul(a[1], b[0]))
+
+
+def _extremum_parts(predicate: str) -> Callable[[Emitter, Parts, Parts], Parts]:
+    """In numpy's order: by the real parts, then by the imaginary ones; the first that has a NaN stays."""
+
+    def combine(e: Emitter, a: Parts, b: Parts) -> Parts:
+        (x, xi), (y, yi) = a, b
+        apart = e.both(e.compare(predicate + "t", x, y), e.compare("ord", xi, yi))
+        level = e.both(e.compare("oeq", x, y), e.compare(predicate + "e", xi, yi))
+        keep = e.bits("or", e.compare("uno", x, xi), e.bits("or", apart, level))
+        return e.select(keep, x, y), e.select(keep, xi, yi)
+
+    return combine
+
+
+COMBINE_PARTS: dict[str, Callable[[Emitter, Parts, Parts], Parts]] = {
+    "add": _add_parts, "mul": _mul_parts, "max": _extremum_parts("og"), "min": _extremum_parts("ol"),
+}  # fmt: skip
+"""Of complex numbers, by their real and imaginary parts."""
+
+
+def of_parts(e: Emitter, kind: Element, reduction: str, old: SSAValue, value: SSAValue) -> SSAValue:
+    """Two complex numbers combined, all three as integers that hold both parts."""
+    whole, part = (I32, F32) if kind is C64 else (I64, F64)
+    shift = e.constant(whole.bits, kind.ir, lanes_of(old))
+
+    def parts(v: SSAValue) -> Parts:
+        halves = (v, e.bits("shrui", v, shift))
+        real, imaginary = (e.convert("bitcast", e.convert("trunci", h, whole.ir), part.ir) for h in halves)
+        return real, imaginary
+
+    low, high = (
+        e.convert("extui", e.convert("bitcast", v, whole.ir), kind.ir)
+        for v in COMBINE_PARTS[reduction](e, parts(old), parts(value))
+    )
+    return e.bits("or", low, e.bits("shl", high, shift))
 
 
 class Scatter:
@@ -74,6 +121,8 @@ class Scatter:
         if self.reduction == "none":
             return value
         kind = self.operator.kind(0)
+        if kind.kind == "c":
+            return of_parts(e, kind, self.reduction, old, value)
         result = COMBINE[self.reduction](e, kind, products.widen(e, old), products.widen(e, value))
         return products.narrow(e, result, products.element)
 

@@ -210,8 +210,6 @@ def deform_conv(o: Operands) -> list[Node]:
     x, w, offset, bias, mask = o[0], o[1], o[2], o.get(3), o.get(4)
     rank, t = len(x.dims) - 2, x.element.compute
     kernel = tuple(as_dim(k) for k in o.attr("kernel_shape") or w.dims[2:])
-    if not all(k.is_const for k in kernel):
-        raise o.refuse("a kernel of unknown size")
     groups, offset_groups = as_dim(o.attr("group")), as_dim(o.attr("offset_group"))
     dims, channels = o.dims(), x.dims[1]
     output = dims[2:]

@@ -17,6 +17,7 @@ from .elementary import sigmoid
 from .gathers import gathered, out_of_range
 from .graph import Combine, Computed, Literal, Node, Use, pointwise, with_unit_axes
 from .index_space import Index
+from .index_space import product as product_of
 from .movement import concatenated, padded, reshaped, sliced
 from .operators import Operands, Rule, binary, quotient, reduced, reduced_keeping, scalar_literal
 from .quantile import COST, quantile
@@ -109,22 +110,22 @@ def normalizer(o: Operands) -> list[Node]:
 
 
 def feature_vectorizer(o: Operands) -> list[Node]:
-    """Columns side by side; `inputdimensions` cuts or pads each input to its number of columns."""
+    """Columns side by side, all axes but the first as one; `inputdimensions` cuts or pads each input to its number of
+    columns.
+    """
     parts: list[Node] = []
     inputs = o.all()
     widths = o.attr("inputdimensions") or [None] * len(inputs)
     for x, width in zip(inputs, widths):
-        rows = reshaped(x, (ONE, *x.dims)) if len(x.dims) < 2 else x
-        if len(rows.dims) != 2:
-            raise o.refuse("inputs of more than two axes")
-        part = converted(rows, F32)
+        count, sizes = (ONE, x.dims) if len(x.dims) < 2 else (x.dims[0], x.dims[1:])
+        part = converted(reshaped(x, (count, product_of(sizes))), F32)
         if width is not None and as_dim(width) is not part.dims[1]:
-            part = _fitted(o, part, width)
+            part = _fitted(part, width)
         parts.append(part)
     return [concatenated(parts, 1, o.dims())]
 
 
-def _fitted(o: Operands, x: Node, width: int) -> Node:
+def _fitted(x: Node, width: int) -> Node:
     dims = (x.dims[0], as_dim(width))
     if not x.dims[1].is_const:
 

@@ -124,7 +124,7 @@ def _axis_by_scale(o: Operands, x: Node, number: int, place: int, region: Region
     scales, dims = o.constant(2), o.dims()
     if scales is not None:
         return _axis(x, dims, number, float(np.float32(scales[place])), region)
-    if region is not None and o.attr("antialias"):
+    if region is not None and o.attr("antialias") and o.attr("mode") != "nearest":
         raise o.refuse("antialias of a region by scales that are known at run time only")
     return Axis(number, x.dims[number], dims[number], element_at(converted(o[2], F32), place), None, region)
 

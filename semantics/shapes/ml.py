@@ -203,12 +203,13 @@ def tree_ensemble_classifier(c: Context) -> Types:
 
 
 def feature_vectorizer(c: Context) -> Types:
-    given = c.attr("inputdimensions")
-    if given:
-        total = sum(given)
-    else:
-        total = sum((c.dims(i)[-1] for i in range(len(c.operands))), start=ONE * 0)
-    return [c.tensor(FLOAT, [_rows(c), total])]
+    """Operands as tables: a vector is one row, and all axes but the first are columns."""
+    tables = [d if len(d) > 1 else (ONE, *d) for d in (c.dims(i) for i in range(len(c.operands)))]
+    rows = tables[0][0]
+    for table in tables[1:]:
+        rows = c.equal(rows, table[0], "the rows of FeatureVectorizer's inputs")
+    total = sum(c.attr("inputdimensions") or (c.count(table[1:]) for table in tables), start=ONE * 0)
+    return [c.tensor(FLOAT, [rows, total])]
 
 
 def array_feature_extractor(c: Context) -> Types:

@@ -6,6 +6,7 @@ import itertools
 
 import numpy as np
 import pytest
+from sardonyx.semantics.reference import REFERENCE
 
 import sardonyx as sx
 
@@ -115,6 +116,40 @@ def test_resize(attributes: dict[str, object]) -> None:
         roi = np.array([0.1, 0.0, 0.8, 1.2], np.float32) if attributes.keys() >= CROP.keys() else None
         operands = [floats(1, 2, 5, 4), roi, np.array(scales, np.float32)]
         check("Resize", operands, attributes | {"axes": [3, 2]}, tolerance=64)
+
+
+@pytest.mark.parametrize("attributes", [LINEAR, CUBIC, {"mode": "cubic"}, {}], ids=str)
+def test_a_region_shrunk_without_aliasing(attributes: dict[str, object]) -> None:
+    roi, scales = np.array([0.1, 0.0, 0.8, 1.2], np.float32), np.array([0.4, 1.5], np.float32)
+    for x in (floats(1, 2, 8, 7), RNG.integers(0, 200, (1, 2, 8, 7)).astype(np.uint8)):
+        check("Resize", [x, roi, scales], attributes | CROP | {"axes": [3, 2], "antialias": 1}, tolerance=64)
+
+
+NUMBERS: list[tuple[str, list[np.ndarray], dict[str, object], int, int]] = [
+    ("CenterCropPad", [floats(4, 7, 3), ints(6, 5)], {"axes": [0, -2]}, 1, 1),
+    ("CenterCropPad", [floats(4, 7), ints(5, 5)], {}, 1, 1),
+    ("MaxUnpool", [floats(1, 1, 2, 2), ints(5, 7, 13, 15).reshape(1, 1, 2, 2), ints(1, 1, 5, 5)],
+     {"kernel_shape": [2, 2], "strides": [2, 2]}, 2, 1),
+    ("Split", [floats(4, 7), ints(2, 0, 5)], {"axis": 1}, 1, 3),
+    ("Tile", [floats(4, 7, 3), ints(2, 0, 3)], {}, 1, 1),
+    ("TopK", [floats(4, 7), ints(3)], {}, 1, 2),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("at", range(len(NUMBERS)), ids=lambda at: NUMBERS[at][0])
+def test_lists_of_any_length(at: int) -> None:
+    """How many numbers there are is data; it must be as many as there are axes, or results."""
+    name, operands, attributes, place, results = NUMBERS[at]
+    expected = REFERENCE["", name](list(operands), dict(attributes), results)
+    model = model_of(name, operands, attributes, expected, dynamic=True)
+    model.graph.input[place].type.tensor_type.shape.dim[0].dim_param = "K"
+    program = sx.compile(model)
+    assert program.explain().to_dict()["hosted"] == []
+    feeds = {f"x{k}": v for k, v in enumerate(operands)}
+    for k, want in enumerate(expected):
+        np.testing.assert_array_equal(program(feeds)[f"y{k}"], want)
+    with pytest.raises(sx.InputError, match="'node'"):
+        program(feeds | {f"x{place}": np.tile(operands[place], 2)})
 
 
 @pytest.mark.parametrize("policy", ["not_larger", "not_smaller"])

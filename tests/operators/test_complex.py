@@ -108,3 +108,14 @@ def by_onnxruntime(name: str, operands: list[Any], attributes: dict[str, Any]) -
 def test_random_numbers_in_the_shape_of_complex_ones(name: str) -> None:
     for x in (numbers(2, 3), numbers(2, 3).astype(np.complex128)):
         check(name, [x], {"dtype": 1, "seed": 1.0}, tolerance=2)
+
+
+@pytest.mark.parametrize("kind", [np.complex64, np.complex128])
+@pytest.mark.parametrize("reduction", ["add", "mul", "max", "min"])
+def test_updates_combine(reduction: str, kind: type[np.generic]) -> None:
+    x, updates = (np.round(numbers(n, 7)).astype(kind) for n in (5, 3))
+    x[0, 0], x[1, 2], updates[1, 1] = complex(np.nan, 1), complex(1, np.nan), complex(0, np.nan)
+    levels = ("graph", "tensor")
+    check("ScatterND", [x, ints(1, 4, 1)[:, None], updates], {"reduction": reduction}, tolerance=4, levels=levels)
+    places = RNG.integers(-5, 5, (3, 4))
+    check("ScatterElements", [x, places, updates[:, :4]], {"reduction": reduction}, tolerance=4, levels=levels)

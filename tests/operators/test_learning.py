@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from statistics import NormalDist
+from typing import Any
 
 import numpy as np
 import pytest
+from sardonyx.semantics.reference import REFERENCE
 
 import sardonyx as sx
 
@@ -136,3 +138,36 @@ def test_many_categories_of_which_one_must_be_there() -> None:
 @pytest.mark.parametrize("widths", [[3, 5], [2, 4], [7, 1]])
 def test_columns_side_by_side_of_any_number(widths: list[int]) -> None:
     check("FeatureVectorizer", [floats(2, 3), floats(2, 4)], {"inputdimensions": widths}, domain=ML)
+
+
+@pytest.mark.parametrize("widths", [{}, {"inputdimensions": [4, 3]}, {"inputdimensions": [7, 30]}], ids=str)
+def test_tables_of_any_rank_side_by_side(widths: dict[str, Any]) -> None:
+    check("FeatureVectorizer", [floats(3, 2, 3), floats(3, 4)], widths, domain=ML, levels=("graph", "tensor"))
+    check("FeatureVectorizer", [floats(3), floats(4)], {}, domain=ML)
+
+
+MACHINE: dict[str, Any] = {
+    "kernel_params": [0.5, 0.1, 3.0], "kernel_type": "RBF", "support_vectors": [1.0, 2.0, 0.5, -1.0, 0.0, 1.0],
+    "rho": [0.3], "coefficients": [1.0, -1.0, 0.5], "vectors_per_class": [2, 1],
+}  # fmt: skip
+CLASSIFIERS: list[tuple[str, dict[str, Any]]] = [
+    ("SVMClassifier", MACHINE | {"classlabels_strings": ["u", "v"]}),
+    ("LinearClassifier", {"coefficients": [1.0, 2.0], "intercepts": [0.1], "classlabels_strings": ["u", "v"]}),
+    ("LinearClassifier", {"coefficients": [1.0, 2.0, 3.0, -4.0, 5.0, 0.0], "intercepts": [0.1, 0.0, 1.0],
+                          "classlabels_strings": ["u", "v", "w"], "post_transform": "SOFTMAX"}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("at", range(len(CLASSIFIERS)), ids=lambda at: CLASSIFIERS[at][0])
+def test_only_the_labels_of_a_classifier_are_texts(at: int) -> None:
+    name, attributes = CLASSIFIERS[at]
+    x = floats(9, 2)
+    labels, scores = REFERENCE[ML, name]([x], attributes, 2)
+    for dynamic in (False, True):
+        model = model_of(name, [x], attributes, [floats(1), floats(1)], domain=ML, dynamic=dynamic)
+        model.graph.output[0].type.tensor_type.elem_type = 8
+        program = sx.compile(model)
+        assert program.explain().to_dict()["hosted"] == ["ai.onnx.ml.LabelEncoder"]
+        got = program(x)
+        assert got["y0"].tolist() == labels.tolist()
+        np.testing.assert_allclose(got["y1"], scores, rtol=1e-6, atol=1e-6)

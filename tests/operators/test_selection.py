@@ -85,3 +85,9 @@ def test_max_roi_pool(dtype: type) -> None:
     rois = np.array([[0, 1, 1, 6, 7], [1, 3, 2, 3, 2], [1, -4, 0, 20, 5], [0, 12, 12, 14, 14]], dtype)
     check("MaxRoiPool", [x, rois], {"pooled_shape": [3, 2], "spatial_scale": 0.75})
     check("MaxRoiPool", [x, rois[:0]], {"pooled_shape": [1, 1]})
+
+
+def test_a_deformable_window_of_symbolic_size() -> None:
+    shapes = ((2, 4, 5, 6), (6, 2, 3, 2), (2, 24, 3, 5), (6,), (2, 12, 3, 5))
+    operands = [RNG.standard_normal(shape).astype(np.float32) for shape in shapes]
+    check("DeformConv", operands, {"group": 2, "offset_group": 2}, tolerance=64)
