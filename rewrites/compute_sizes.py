@@ -134,32 +134,40 @@ def entries(op: onnx.OnnxOp, symbols: Sequence[str], weights: WeightStore) -> SS
 
 
 def resized(op: onnx.OnnxOp, symbols: Sequence[str], weights: WeightStore) -> SSAValue:
-    """Floor(size * scale) of the resized axes, in f32; with sizes under a policy the scale is common to all."""
+    """Floor(size * scale) of the resized axes, in f32; sizes as they are, but under a policy the scale is common."""
     target, source = dims_of(op.results[0]), dims_of(op.operands[0])
     axes = [a % len(source) for a in onnx.attr(op, "axes") or range(len(source))]
+    places = [axes.index([str(d) for d in target].index(s)) for s in symbols]
+    scales, wanted, roi = op.operand_at(2), op.operand_at(3), op.operand_at(1)
+    by_scales = scales is not None and dims_of(scales)[0] is not as_dim(0)
+    policy = onnx.attr(op, "keep_aspect_ratio_policy") or "stretch"
+    if wanted is not None and not by_scales and policy == "stretch":
+        return picked_places(op, wanted, places, weights)
     vector = tensor_type(f32, [len(axes)])
     extents = insert(op, dims.TensorOp([source[a] for a in axes], tensor_type(i64, [len(axes)]))).results[0]
     sizes = as_f32(op, extents, vector)
-
-    def number(n: float) -> SSAValue:
-        return insert(op, make_constant(np.array([n], np.float32), tensor_type(f32, [1]), weights)).results[0]
-
-    scales, wanted, roi = op.operand_at(2), op.operand_at(3), op.operand_at(1)
-    if scales is not None and dims_of(scales)[0] is not as_dim(0):
+    if by_scales:
+        assert scales is not None
         if onnx.attr(op, "coordinate_transformation_mode") == "tf_crop_and_resize" and roi is not None:
             sizes = apply(op, onnx.MulOp, [sizes, extent_of_region(op, roi, vector, weights)], vector)
         lengths = apply(op, onnx.MulOp, [sizes, as_f32(op, scales, vector)], vector)
     else:
         assert wanted is not None
         ratios = apply(op, onnx.DivOp, [as_f32(op, wanted, vector), sizes], vector)
-        smallest = onnx.attr(op, "keep_aspect_ratio_policy") == "not_larger"
-        least = onnx.ReduceMinOp if smallest else onnx.ReduceMaxOp
+        least = onnx.ReduceMinOp if policy == "not_larger" else onnx.ReduceMaxOp
         common = apply(op, least, [ratios], tensor_type(f32, [1]))
-        lengths = apply(op, onnx.AddOp, [apply(op, onnx.MulOp, [sizes, common], vector), number(0.5)], vector)
+        half = insert(op, make_constant(np.array([0.5], np.float32), tensor_type(f32, [1]), weights)).results[0]
+        lengths = apply(op, onnx.AddOp, [apply(op, onnx.MulOp, [sizes, common], vector), half], vector)
     whole = apply(op, onnx.FloorOp, [lengths], vector)
-    places = [axes.index([str(d) for d in target].index(s)) for s in symbols]
+    return picked_places(op, whole, places, weights)
+
+
+def picked_places(op: onnx.OnnxOp, vector: SSAValue, places: list[int], weights: WeightStore) -> SSAValue:
+    type_ = vector.type
+    assert isinstance(type_, TensorType)
     picked = make_constant(np.array(places, np.int64), tensor_type(i64, [len(places)]), weights)
-    return apply(op, onnx.GatherOp, [whole, insert(op, picked).results[0]], tensor_type(f32, [len(places)]))
+    result = tensor_type(type_.element_type, [len(places)])
+    return apply(op, onnx.GatherOp, [vector, insert(op, picked).results[0]], result)
 
 
 def as_f32(op: onnx.OnnxOp, x: SSAValue, type_: TensorType[Attribute]) -> SSAValue:

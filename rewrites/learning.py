@@ -449,9 +449,11 @@ class ExpandTfIdf(Learned):
         counts = b.own("NGrams", operands, columns=width, shortest=shortest, longest=longest, skips=a["max_skip_count"])
         if a["mode"] == "TF":
             return [counts]
-        if a["mode"] == "IDF":
-            counts = b.op(onnx.MinOp, counts, b.table(np.ones(()), f32))
         factor = np.ones(width, np.float32)
         if a["weights"] is not None:
             factor[list(indexes)] = a["weights"]
-        return [b.mul(counts, b.table(factor, f32))]
+        weights = b.table(factor, f32)
+        if a["mode"] == "IDF":
+            none = b.table(np.zeros(()), f32)
+            return [b.op(onnx.WhereOp, b.op(onnx.GreaterOp, counts, none), weights, none)]
+        return [b.mul(counts, weights)]

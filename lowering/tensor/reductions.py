@@ -314,7 +314,7 @@ def centered(x: Node, axes: Sequence[int]) -> tuple[Node, Node, Node]:
     return difference, mean, mean_of(square(difference), axes)
 
 
-def layer_normalization(o: Operands) -> list[Node]:
+def layer_normalization(o: Operands) -> list[Node | None]:
     """(x - mean) / sqrt(variance + epsilon) * scale + bias over the axes from `axis` on; mean and 1 / deviation."""
     x, scale, bias = _stashed(o), o[1], o.get(2)
     axes = list(range(axis_of(o.attr("axis"), len(x.dims)), len(x.dims)))
@@ -322,11 +322,7 @@ def layer_normalization(o: Operands) -> list[Node]:
     inverse = inverse_deviation(variance, o.attr("epsilon"))
     normal = converted(binary(Scalars.mul, difference, inverse), o.element())
     y = scaled(normal, scale, bias, o.element())
-    results: list[Node] = [y]
-    for k, value in ((1, mean), (2, inverse)):
-        if o.has_result(k):
-            results.append(converted(value, o.element(k)))
-    return results
+    return [y, *(converted(v, o.element(k)) if o.has_result(k) else None for k, v in ((1, mean), (2, inverse)))]
 
 
 def _stashed(o: Operands) -> Node:
@@ -397,18 +393,18 @@ def group_normalization(o: Operands) -> list[Node]:
     return [scaled(together, per_channel(o[1], rank), per_channel(o[2], rank), o.element())]
 
 
-def batch_normalization(o: Operands) -> list[Node]:
+def batch_normalization(o: Operands) -> list[Node | None]:
     """(x - mean) / sqrt(variance + epsilon) * scale + bias, with given statistics or, in training, the batch's."""
     x = widened(o[0])
     t = x.element
     rank = len(x.dims)
     scale, bias, mean, variance = (per_channel(converted(o[k], t), rank) for k in range(1, 5))
-    running: list[Node] = []
+    running: list[Node | None] = []
     if o.attr("training_mode"):
         axes = [a for a in range(rank) if a != 1]
         _, *batch = centered(x, axes)
         pairs = zip((1, 2), (mean, variance), batch)
-        running = [_running(o, k, old, new) for k, old, new in pairs if o.has_result(k)]
+        running = [_running(o, k, old, new) if o.has_result(k) else None for k, old, new in pairs]
         mean, variance = batch
     inverse = inverse_deviation(variance, o.attr("epsilon"))
     factor = binary(Scalars.mul, scale, inverse)

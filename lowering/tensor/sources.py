@@ -9,7 +9,7 @@ from xdsl.dialects import math
 from xdsl.ir import SSAValue
 
 from ...dialects import onnx
-from ...dialects.dims.expression import ONE, ZERO, dim_max
+from ...dialects.dims.expression import ZERO, dim_max
 from ...dialects.onnx import ELEMENT_TYPES
 from .body import Body
 from .casts import convert, converted
@@ -71,12 +71,13 @@ def size(o: Operands) -> list[Node]:
 def cosine_window(*coefficients: float) -> Rule:
     """sum of coefficients[k] * cos(2 pi k n / N), N one less than the size for a symmetric window; in f64.
 
-    Integers are cut off from what it is in f32, where the middle is 1.
+    A symmetric window of one place is 0 / 0: NaN, as the function body has it.  Integers are cut off from what it is in
+    f32, where the middle is 1.
     """
 
     def rule(o: Operands) -> list[Node]:
         [size] = o.dims()
-        count = size_value(size if o.attr("periodic") else dim_max(size - 1, ONE), F64)
+        count = size_value(size if o.attr("periodic") else dim_max(size - 1, ZERO), F64)
         t = F64
 
         def formula(body: Body, index: Index) -> SSAValue:

@@ -87,9 +87,9 @@ class GatherWithoutSequence(Pattern):
         rest = [*shape[:axis], *shape[axis + 1 :]]
         for taker in takers:
             made = onnx.GatherOp.make([x, taker.operands[1]], {"axis": axis}, [tensor_type(element_of(x), rest)])
-            item = rewriter.insert(made).results[0]
+            item = rewriter.insert(made, before=taker).results[0]  # where its position is there
             if given is not None or onnx.attr(split, "keepdims"):
-                item = with_axis(item, axis, rewriter)
+                item = with_axis(item, axis, rewriter, before=taker)
             rewriter.replace(taker, [item])
         rewriter.erase(split)
 
@@ -153,7 +153,8 @@ class ConcatWithoutSequence(Pattern):
         rewriter.replace(op, onnx.ConcatOp.make(items, {"axis": axis}, [op.results[0].type]))
 
 
-def with_axis(value: SSAValue, axis: int, rewriter: PatternRewriter) -> SSAValue:
+def with_axis(value: SSAValue, axis: int, rewriter: PatternRewriter, before: Operation | None = None) -> SSAValue:
     shape = list(dims_of(value))
     type_ = tensor_type(element_of(value), [*shape[:axis], as_dim(1), *shape[axis:]])
-    return rewriter.insert(onnx.UnsqueezeOp.make([value, axes_constant([axis], rewriter)], {}, [type_])).results[0]
+    made = onnx.UnsqueezeOp.make([value, axes_constant([axis], rewriter)], {}, [type_])
+    return rewriter.insert(made, before).results[0]

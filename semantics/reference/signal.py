@@ -76,7 +76,8 @@ def _cosine_window(coefficients: Sequence[float]) -> Function:
 
     def apply(size: Array, /, *, output_datatype: int = 1, periodic: int = 1) -> Array:
         count = _number(size)
-        angle = 2 * np.pi * np.arange(count) / max(count if periodic else count - 1, 1)
+        with np.errstate(invalid="ignore"):  # a symmetric window of one place
+            angle = 2 * np.pi * np.arange(count) / np.float64(count if periodic else count - 1)
         values = sum((c * np.cos(k * angle) for k, c in enumerate(coefficients)), np.zeros(count))
         dtype = dtype_of(output_datatype)
         return convert(values if is_float(dtype) else values.astype(np.float32), dtype)

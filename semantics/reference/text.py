@@ -113,7 +113,7 @@ def tf_idf_vectorizer(
         factor = np.ones(counts.shape[1], np.float32)
         if weights is not None:
             factor[list(ngram_indexes)] = weights
-        counts = (np.minimum(counts, 1) if mode == "IDF" else counts) * factor
+        counts = np.where(counts > 0, factor, np.float32(0)) if mode == "IDF" else counts * factor
     return counts.reshape(*x.shape[:-1], counts.shape[1])
 
 

@@ -88,12 +88,14 @@ def _completed(c: Context, value: Any, elements: Elements) -> Elements | None:
 
 def _fits(c: Context, e: Element, element: Attribute) -> bool:
     """Whether an integer stays in its type; sizes are held to it by a guard, data is not."""
-    if not isinstance(e, Dim) or element == ELEMENT_TYPES[7]:
+    if not isinstance(e, Dim):
         return True
     low, high = integer_range(element)
-    facts = c.scope.facts
     if e.is_const:
         return low <= e.value <= high
+    if element == ELEMENT_TYPES[7]:
+        return True
+    facts = c.scope.facts
     if facts.prove_le(low, e) and facts.prove_le(e, high + (_SLACK if high == SIZE_LIMIT - 1 else 0)):
         return True
     if is_data(c, e) or high < SIZE_LIMIT - 1:

@@ -289,6 +289,7 @@ def _given(c: Context, index: int) -> bool:
 
 
 def _resize_to(c: Context, x: list[Dim], axes: list[int]) -> list[Dim]:
+    c.equal(c.dims(3)[0], as_dim(len(axes)), "the sizes of Resize and its axes")
     sizes = c.ints(3)
     policy = c.attr("keep_aspect_ratio_policy")
     if sizes is None or len(sizes) != len(axes):

@@ -62,3 +62,103 @@ def test_the_length_of_the_block_tells_the_rank_of_an_image() -> None:
     model = case.model(dynamic=True)
     model.graph.input[1].type.tensor_type.shape.dim[0].dim_param = "length"
     assert sx.compile(model)(case.feeds())["y0"].tolist() == [[[1.0, 2.0, 1.0]]]
+
+
+@pytest.mark.parametrize("policy", ["stretch", "not_larger", "not_smaller"])
+@pytest.mark.parametrize("axes", [None, [2, 1]])
+def test_sizes_of_resize_are_data_and_how_many_they_are_too(axes: list[int] | None, policy: str) -> None:
+    x = np.arange(72, dtype=np.float32).reshape(2, 6, 6)
+    sizes = np.array([8, 3] if axes else [3, 8, 3])
+    attributes = {"mode": "nearest", "keep_aspect_ratio_policy": policy, **({"axes": axes} if axes else {})}
+    case = Case("Resize", (x, None, None, sizes), attributes)
+    model = case.model(dynamic=True)
+    want = by_reference(case)
+    assert not isinstance(want, Exception)
+    for length in (sizes.size, "length"):
+        dim = model.graph.input[1].type.tensor_type.shape.dim[0]
+        dim.Clear()
+        if isinstance(length, str):
+            dim.dim_param = length
+        else:
+            dim.dim_value = length
+        (got,) = sx.compile(model).run(None, case.feeds())
+        assert got.shape == want[0].shape and np.array_equal(got, want[0])
+
+
+def test_sizes_of_resize_that_only_the_run_tells() -> None:
+    """The sizes go through `GatherElements` by indices that the run finds."""
+    text = """<ir_version: 10, opset_import: ["" : 21]>
+        g (float[A, B] x, float[C] keys, int64[C] given) => (float[P, Q] y) <int64[1] two = {2}>
+        {
+            v, at = TopK<axis = 0>(keys, two)
+            sizes = GatherElements(given, at)
+            y = Resize<mode = "nearest">(x, , , sizes)
+        }"""
+    program = sx.compile(onnx.parser.parse_model(text))
+    x = np.arange(4, dtype=np.float32).reshape(2, 2)
+    got = program(x=x, keys=np.array([1, 2], np.float32), given=np.array([2, 4]))["y"]
+    assert got.tolist() == [[0, 1], [0, 1], [2, 3], [2, 3]]
+
+
+@pytest.mark.parametrize("fuse", [False, True])
+def test_a_result_in_the_middle_is_left_out(fuse: bool) -> None:
+    x, ones = np.arange(6, dtype=np.float32).reshape(2, 3), np.ones(3, np.float32)
+    statistics = (np.zeros(3, np.float32), np.ones(3, np.float32))
+    for case in (
+        Case("LayerNormalization", (x, ones), results=3),
+        Case("BatchNormalization", (x, ones, ones, *statistics), {"training_mode": 1}, results=3),
+    ):
+        every = sx.compile(case.model()).run(None, case.feeds())
+        model = case.model()
+        model.graph.node[0].output[1] = ""
+        del model.graph.output[1]
+        got = sx.compile(model, fuse=fuse).run(None, case.feeds())
+        assert [a.tobytes() for a in got] == [every[0].tobytes(), every[2].tobytes()]
+
+
+@pytest.mark.parametrize("dtype", [np.int64, np.int32, np.uint64, np.uint8])
+@pytest.mark.parametrize("op", ["Add", "Sub", "Mul", "Div", "Neg", "Abs"])
+def test_integers_of_constants_wrap(op: str, dtype: type[np.generic]) -> None:
+    least, most = np.iinfo(dtype).min, np.iinfo(dtype).max
+    a, b = np.array([least, most, most], dtype), np.array([-1 if least else 1, most, 4], dtype)
+    if op == "Sub":
+        a, b = b, a
+    if op == "Neg" and not least:
+        return  # not of unsigned integers
+    operands = (a,) if op in ("Neg", "Abs") else (a, b)
+    (got,) = outputs_of(Case(op, operands, constants=range(len(operands))), False)
+    with np.errstate(all="ignore"):
+        function = {"Add": np.add, "Sub": np.subtract, "Mul": np.multiply, "Neg": np.negative, "Abs": np.abs}.get(op)
+        want = a // b if function is None else function(*operands)
+    assert got.tolist() == want.tolist()
+
+
+def test_a_part_is_taken_where_its_position_is_computed() -> None:
+    """The position comes behind the sequence: in the body that maps it, and in the same block."""
+    text = """<ir_version: 10, opset_import: ["" : 21]> g (float[A, 2] x, int64 i) => (float[P, 2] y, float[1, 2] z)
+        <int64 one = {1}>
+        {
+            parts = SplitToSequence(x, one)
+            j = Add(i, one)
+            z = SequenceAt(parts, j)
+            again = SplitToSequence(x, one)
+            mapped = SequenceMap<body = b (float[p, q] e) => (float[p, q] r) { r = Neg(e) }>(again)
+            y = ConcatFromSequence<axis = 0>(mapped)
+        }"""
+    x = np.arange(6, dtype=np.float32).reshape(3, 2)
+    got = sx.compile(onnx.parser.parse_model(text))(x=x, i=np.array(0))
+    assert np.array_equal(got["y"], -x) and np.array_equal(got["z"], x[1:2])
+
+
+@pytest.mark.parametrize("op", ["HannWindow", "HammingWindow", "BlackmanWindow"])
+def test_a_symmetric_window_of_one_place_is_no_number(op: str) -> None:
+    for constants in ([], [0]):
+        (got,) = outputs_of(Case(op, (np.array(1),), {"periodic": 0}, constants=constants), False)
+        assert got.shape == (1,) and np.isnan(got[0])
+
+
+def test_no_gram_has_the_weight_zero_also_where_weights_are_below() -> None:
+    attributes = {"mode": "IDF", "min_gram_length": 1, "max_gram_length": 1, "max_skip_count": 0, "ngram_counts": [0]}
+    pool = {"ngram_indexes": [0, 1], "pool_int64s": [5, 6], "weights": [-2.0, -3.0]}
+    (got,) = outputs_of(Case("TfIdfVectorizer", (np.array([5, 5]),), {**attributes, **pool}), False)
+    assert got.tolist() == [-2, 0] and not np.signbit(got[1])
