@@ -39,7 +39,7 @@ def make_feeds(specs: Sequence[Spec], given: Iterable[str], sizes: Iterable[str]
 
     `given` are `name=@file.npy` or `name=2x3xf32` or `name=2x3xf32=0.5`; `sizes` are `N=8`.  What is not given is
     random from a fixed seed; a symbol without a size takes it from a given input, else 3.  Raises UsageError for what
-    does not say so or names what the model does not have, InputError for a file or a size that cannot be had.
+    does not say so, InputError for what the model does not have and for a file or a size that cannot be had.
     """
     values: dict[str, Any] = {}
     by_name = {s.name: s for s in specs}
@@ -49,13 +49,13 @@ def make_feeds(specs: Sequence[Spec], given: Iterable[str], sizes: Iterable[str]
         if not what:
             raise UsageError(f"{text!r} is no input such as x=2x3xf32 or x=@file.npy")
         if name not in by_name:
-            raise UsageError(f"the model has no input {name!r}; it has {', '.join(map(repr, by_name))}")
+            raise InputError(f"the model has no input {name!r}; it has {', '.join(map(repr, by_name))}")
         values[name] = load_array(name, what[1:]) if what.startswith("@") else constant(name, what, rng)
     bound = symbol_sizes(by_name, values, sizes)
     for spec in specs:
         if spec.name not in values:
             if ANY_RANK in spec.shape:
-                raise UsageError(f"input {spec.name!r} has no rank in the model: give it, as {spec.name}=2x3xf32")
+                raise InputError(f"input {spec.name!r} has no rank in the model: give it, as {spec.name}=2x3xf32")
             shape = [d if isinstance(d, int) else size_of(d, bound) for d in spec.shape]
             check_memory(spec.name, np.dtype(spec.dtype), shape)
             values[spec.name] = random_array(np.dtype(spec.dtype), shape, rng)
@@ -96,13 +96,13 @@ def symbol_sizes(specs: Mapping[str, Spec], values: Mapping[str, Any], sizes: It
         for dim, size in zip(specs[name].shape, np.shape(value)):
             if isinstance(dim, str) and dim.isidentifier():
                 if given.get(dim, size) != size:
-                    raise UsageError(f"size '{dim}={given[dim]}': input {name!r}, which is given, has {size} there")
+                    raise InputError(f"size '{dim}={given[dim]}': input {name!r}, which is given, has {size} there")
                 bound.setdefault(dim, size)
     return bound
 
 
 def given_sizes(sizes: Iterable[str], symbols: Iterable[str]) -> dict[str, int]:
-    """`N=8`, ... as sizes of a model's symbols. Raises UsageError for what is none, or is of another symbol."""
+    """`N=8`, ... as sizes of a model's symbols. Raises UsageError for what is none, InputError for another symbol."""
     known = sorted(symbols)
     bound: dict[str, int] = {}
     for text in sizes:
@@ -110,7 +110,7 @@ def given_sizes(sizes: Iterable[str], symbols: Iterable[str]) -> dict[str, int]:
         if not number.isdecimal():
             raise UsageError(f"{text!r} is no size such as N=8")
         if name not in known:
-            raise UsageError(f"size {text!r}: the model has no symbol {name!r}; it has {', '.join(known) or 'none'}")
+            raise InputError(f"size {text!r}: the model has no symbol {name!r}; it has {', '.join(known) or 'none'}")
         bound[name] = int(number)
     return bound
 

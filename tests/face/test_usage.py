@@ -39,7 +39,7 @@ def test_sizes_of_other_symbols(
 ) -> None:
     more = {"tune": ("--workers", "here"), "simplify": ("--validate", "-o", tmp_path / "out.onnx")}.get(command, ())
     code, text = exits(command, digits, "--size", "Q=3", *more)
-    assert code == 2 and "the model has no symbol 'Q'; it has batch" in text
+    assert code == 3 and "the model has no symbol 'Q'; it has batch" in text
 
 
 @pytest.mark.parametrize(
@@ -51,8 +51,6 @@ def test_sizes_of_other_symbols(
         (("run", "--input", "image"), "'image' is no input such as"),
         (("run", "--input", "image=1x2"), "no shape and type such as 2x3xf32"),
         (("run", "--input", "image=1x1x8x8xf32=many"), "'many' is no value of float32"),
-        (("run", "--input", "other=1xf32"), "the model has no input 'other'; it has 'image'"),
-        (("run", "--input", "image=2x1x8x8xf32=1", "--size", "batch=3"), "'image', which is given, has 2 there"),
         (("compile", "-o", "out.mlir"), "-o needs --emit LEVEL"),
         (("compile", "--kernel", "softmax_0"), "--kernel needs --emit LEVEL"),
         (("tune", "--budget", "-1"), "-1.0 is not in the range"),
@@ -65,6 +63,25 @@ def test_what_options_take(
     command, *rest = arguments
     code, text = exits(command, digits, *rest)
     assert code == 2 and message in text and not Path("out.mlir").exists()
+
+
+@pytest.mark.parametrize("command", ["run", "compare", "bench", "profile"])
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (("--input", "other=1xf32"), "the model has no input 'other'; it has 'image'"),
+        (("--input", "image=2x1x8x8xf32=1", "--size", "batch=3"), "'image', which is given, has 2 there"),
+        (("--input", "image=2x1x8xf32"), "input 'image' has 3 axes (2, 1, 8), expected 4 axes"),
+        (("--input", "image=2x1x8x7xf32"), "input 'image' axis 3 has size 7, expected 8"),
+        (("--input", "image=2x1x8x8xf64"), "input 'image' is float64, expected float32"),
+    ],
+)
+def test_inputs_that_the_model_does_not_take(
+    command: str, given: tuple[str, ...], message: str, digits: Path, exits: Callable[..., tuple[int, str]]
+) -> None:
+    """What an option says is right in itself, and wrong for the model: an input error, as in a call."""
+    code, text = exits(command, digits, *given)
+    assert code == 3 and text == f"error: {text.removeprefix('error: ')}" and message in text
 
 
 @pytest.mark.parametrize("given", [("--size", "batch=99999999999999"), ("--input", "image=99999999999999x1x8x8xf32=0")])
@@ -81,7 +98,7 @@ def test_symbols_inside_of_expressions_have_sizes(model: Make) -> None:
 def test_inputs_without_rank_or_type(tmp_path: Path, exits: Callable[..., tuple[int, str]]) -> None:
     path = tmp_path / "model.onnx"
     for element, code, message in (
-        (onnx.TensorProto.FLOAT, 2, "input 'x' has no rank in the model: give it, as x=2x3xf32"),
+        (onnx.TensorProto.FLOAT, 3, "input 'x' has no rank in the model: give it, as x=2x3xf32"),
         (onnx.TensorProto.UNDEFINED, 3, "input 'x' has no element type"),
     ):
         values = [onnx.helper.make_tensor_value_info(name, element, None) for name in "xy"]
