@@ -8,6 +8,7 @@ from ...dialects import kernel
 from ..template import TemplateContext, whole
 from .emit import F64, Emitter, Ix
 from .operator import Operator
+from .pivots import pivot_row
 
 
 def build(context: TemplateContext, op: kernel.TemplateOp) -> None:
@@ -40,7 +41,7 @@ class Matrix:
         e, n = self.e, self.n
         with e.loop(0, n, carried=[e.constant(1, F64)]) as loop:
             k = loop.index
-            best = self.largest(k)
+            best = pivot_row(e, self.at, k, n)
             self.exchange(k, best)
             pivot = self.at(k, k)
             minus = e.sub(e.constant(-0.0, F64), pivot)
@@ -49,17 +50,6 @@ class Matrix:
                 self.eliminate(k, pivot)
             loop.carry([e.mul(loop.carried[0], factor)])
         return loop.results[0]
-
-    def largest(self, k: Ix) -> Ix:
-        """The row from k on with the largest element in column k."""
-        e = self.e
-        start = e.math("absf", self.at(k, k))
-        with e.loop(k + 1, self.n, carried=[k.ssa, start]) as loop:
-            value = e.math("absf", self.at(loop.index, k))
-            better = e.compare("ogt", value, loop.carried[1])
-            row = e.select_index(better, loop.index, loop.carried[0])
-            loop.carry([row.ssa, e.select(better, value, loop.carried[1])])
-        return e.ix(loop.results[0])
 
     def exchange(self, a: Ix, b: Ix) -> None:
         e = self.e

@@ -8,6 +8,7 @@ from ...dialects import kernel
 from ..template import TemplateContext, whole
 from .emit import F64, Emitter, Ix
 from .operator import Operator
+from .pivots import pivot_row
 
 
 def build(context: TemplateContext, op: kernel.TemplateOp) -> None:
@@ -42,30 +43,22 @@ class Pair:
     def place(self, row: Ix, column: Ix) -> Ix:
         return row * (self.n * 2) + column
 
+    def at(self, row: Ix, column: Ix) -> SSAValue:
+        return self.e.load(self.buffer, self.place(row, column))
+
     def reduce(self) -> None:
         """Makes the left half the identity."""
         e: Emitter = self.e
         with e.loop(0, self.n) as loop:
             k = loop.index
-            self.exchange(k, self.largest(k))
-            pivot = e.load(self.buffer, self.place(k, k))
+            self.exchange(k, pivot_row(e, self.at, k, self.n))
+            pivot = self.at(k, k)
             is_regular = e.compare("une", pivot, e.constant(0.0, F64))
             message = "com.microsoft::Inverse: a matrix has no inverse: column {0} depends on those before it"
             e.check(is_regular, "value", self.operator.problem(message), [k.ssa])
             self.scale(k, pivot)
             with e.loop(0, self.n) as rows, e.when(rows.index.compare("ne", k)):
                 self.subtract(rows.index, k)
-
-    def largest(self, k: Ix) -> Ix:
-        """The row from k on with the largest element in column k."""
-        e = self.e
-        start = e.math("absf", e.load(self.buffer, self.place(k, k)))
-        with e.loop(k + 1, self.n, carried=[k.ssa, start]) as loop:
-            value = e.math("absf", e.load(self.buffer, self.place(loop.index, k)))
-            better = e.compare("ogt", value, loop.carried[1])
-            row = e.select_index(better, loop.index, loop.carried[0])
-            loop.carry([row.ssa, e.select(better, value, loop.carried[1])])
-        return e.ix(loop.results[0])
 
     def exchange(self, a: Ix, b: Ix) -> None:
         e = self.e
@@ -85,7 +78,7 @@ class Pair:
     def subtract(self, row: Ix, k: Ix) -> None:
         """Takes row k off another one, as often as makes its element in column k zero."""
         e, lanes = self.e, self.e.target.lanes(8)
-        factor = e.b.broadcast(e.load(self.buffer, self.place(row, k)), lanes)
+        factor = e.b.broadcast(self.at(row, k), lanes)
         width = self.n * 2
         with e.loop(0, width, lanes) as columns:
             mask = e.mask(width - columns.index, lanes)
