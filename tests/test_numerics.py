@@ -69,6 +69,31 @@ def same(a: dict[str, Any], b: dict[str, Any]) -> bool:
     return all(np.array_equal(a[name].view(np.uint8), b[name].view(np.uint8)) for name in a)
 
 
+@pytest.mark.parametrize("dtype", ["int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"])
+def test_quotients_of_integers_that_have_no_value(dtype: str) -> None:
+    """By zero they are 0, and so is the rest; the least integer by -1 is itself, with the rest 0.  Nothing traps."""
+    code = helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
+    least, most = np.iinfo(dtype).min, np.iinfo(dtype).max
+    pairs = [(n, 0) for n in (0, 1, 7, most, least)] + ([(least, -1)] if least else [])
+    a, b = (np.array(column, dtype) for column in zip(*pairs))
+    want = np.array([0] * 5 + [least] * (least < 0), dtype)
+    value = helper.make_tensor_value_info
+    for by_number in (False, True):
+        for at in range(len(pairs)) if by_number else [slice(None)]:
+            x, y = a[at].reshape(-1), b[at].reshape(-1)
+            nodes = [helper.make_node("Div", ["a", "b"], ["q"]), helper.make_node("Mod", ["a", "b"], ["r"])]
+            nodes.append(helper.make_node("Mod", ["a", "b"], ["f"], fmod=1))
+            numbers = [numpy_helper.from_array(y, "b")] if by_number else []
+            inputs = [value(n, code, ["N"]) for n in ("a",) + (() if by_number else ("b",))]
+            graph = helper.make_graph(nodes, "g", inputs, [value(n, code, None) for n in "qrf"], numbers)
+            made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)])
+            feeds = {"a": x} | ({} if by_number else {"b": y})
+            for found in sx.compile(made)(feeds), sx.run(sx.lower(made, to="graph"), feeds):
+                np.testing.assert_array_equal(found["q"], want[at].reshape(-1))
+                np.testing.assert_array_equal(found["r"], 0)
+                np.testing.assert_array_equal(found["f"], 0)
+
+
 def test_fused_and_unfused_are_equal_bit_by_bit() -> None:
     fused, unfused = sx.compile(DIGITS), sx.compile(DIGITS, fuse=False)
     assert len(fused.explain().to_dict()["kernels"]) < len(unfused.explain().to_dict()["kernels"])

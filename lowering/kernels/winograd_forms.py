@@ -216,4 +216,4 @@ def transposed(square: Sequence[Sequence[SSAValue]]) -> list[list[SSAValue]]:
 
 
 FORMS = (Form("2x2", TWO, TWO), Form("4x2", FOUR, TWO), Form("2x2 of stride 2", STRIDED, STRIDED))
-"""Errors (rms) beside those of the direct form, 256 channels: 0.8, 1.35, 0.8; products 4/9, 1/3, 25/36."""
+"""Errors (rms, N(0, 1), 256 channels) beside those of the direct form: 0.58, 1.01, 0.99; products 4/9, 1/3, 25/36."""
