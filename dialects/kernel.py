@@ -52,6 +52,12 @@ def about(operator: int, message: str) -> str:
     return f"{{op {operator}}}{message}"
 
 
+def within(index: str, axis: str, *, signed: bool = True) -> str:
+    """The message for an index that is not there; its values are the index and the axis' size."""
+    least = "-{1}" if signed else "0"
+    return f"{index} has the index {{0}}; {axis} {{1=0|is empty|has size {{1}}, so {least} <= index < {{1}}}}"
+
+
 def about_which(message: str) -> tuple[int | None, str]:
     """The operator that a message is about, if it says so, and the message for people."""
     found = _ABOUT.match(message)

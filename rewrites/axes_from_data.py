@@ -16,10 +16,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import numpy as np
-from xdsl.dialects.builtin import ModuleOp, TensorType, UnitAttr, i1, i64
+from xdsl.dialects.builtin import ModuleOp, StringAttr, TensorType, UnitAttr, i1, i64
 from xdsl.ir import Operation, SSAValue
 
-from ..dialects import onnx
+from ..dialects import dims, onnx
 from ..dialects.dims import dims_of
 from ..dialects.dims.expression import ZERO
 from ..dialects.onnx.types import ELEMENT_CODES, UNKNOWN
@@ -94,10 +94,18 @@ class Build:
         """To sizes that are meant as they are, 0 included."""
         return self.op(onnx.ReshapeOp, x, sizes, attributes={"allowzero": 1})
 
+    def entry(self, table: SSAValue, index: SSAValue, problem: str) -> SSAValue:
+        """The entries of a table; an index that it does not have is an error with this text."""
+        found = self.op(onnx.GatherOp, table, index)
+        assert isinstance(found.owner, Operation)
+        found.owner.attributes[onnx.PROBLEM] = StringAttr(f"{self.rewriter.root.name.removeprefix('onnx.')}: {problem}")
+        return found
+
     def numbered(self, axes: SSAValue, rank: int) -> SSAValue:
         """Axes counted from the front, as a vector of int64; one that is out of range is an error."""
         flat = self.op(onnx.ReshapeOp, self.as_int64(axes), self.ints([-1]))
-        return self.op(onnx.GatherOp, self.ints(range(rank)), flat)
+        problem = f"{named(axes, 'axes')} has the axis {{0}}; the rank is {rank}, so -{rank} <= axis < {rank}"
+        return self.entry(self.ints(range(rank)), flat, problem)
 
 
 class Chosen:
@@ -121,6 +129,20 @@ class Chosen:
         b = self.b
         own = b.sum(b.where(self.matches, entries, b.ints(0)), 1)
         return b.opaque(b.where(self.flags, own, default))
+
+
+def named(value: SSAValue, formal: str) -> str:
+    """A value's name for people, or that of the value that its elements are bound from, or the operand's."""
+    name = onnx.value_name(value)
+    if name is None and isinstance(made := value.owner, dims.TensorOp) and made.parent is not None:
+        symbols = {s for d in made.exprs.data for s in d.symbols}
+        sources = [o.source for o in made.parent.ops if isinstance(o, dims.BindOp) and symbols & bound_by(o)]
+        name = onnx.value_name(sources[0]) if sources else None
+    return f"'{name or formal}'"
+
+
+def bound_by(op: dims.BindOp) -> set[str]:
+    return {s.data for s in op.symbols}
 
 
 def rank_of(value: SSAValue | None) -> int | None:
@@ -178,7 +200,7 @@ class SpreadSlice(Pattern):
     ) -> tuple[SSAValue, SSAValue, SSAValue]:
         """For each entry: where it begins, its step, and how many elements it takes of its axis."""
         zero, one = b.ints(0), b.ints(1)
-        step = b.op(onnx.ExpandOp, one, b.shape(starts)) if steps is None else self.nonzero(b, b.as_int64(steps))
+        step = b.op(onnx.ExpandOp, one, b.shape(starts)) if steps is None else self.nonzero(b, steps)
         forward = b.less(zero, step)
         last = b.sub(sizes, one)
         least, most = b.where(forward, zero, b.ints(-1)), b.where(forward, sizes, last)
@@ -194,8 +216,10 @@ class SpreadSlice(Pattern):
 
     def nonzero(self, b: Build, steps: SSAValue) -> SSAValue:
         """The steps; one of 0 is an error: it is an index outside of a table of one element."""
+        problem = f"{named(steps, 'steps')} has a step of 0, and a step must not be 0"
+        steps = b.as_int64(steps)
         is_zero = b.as_int64(b.op(onnx.EqualOp, steps, b.ints(0)))
-        return b.op(onnx.MulOp, steps, b.op(onnx.GatherOp, b.ints([1]), is_zero))
+        return b.op(onnx.MulOp, steps, b.entry(b.ints([1]), is_zero, problem))
 
 
 class SpreadPad(Pattern):

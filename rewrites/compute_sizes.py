@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 import numpy as np
-from xdsl.dialects.builtin import ModuleOp, TensorType, bf16, f16, f32, i1, i64
+from xdsl.dialects.builtin import ModuleOp, StringAttr, TensorType, bf16, f16, f32, i1, i64
 from xdsl.ir import Attribute, Operation, SSAValue
 
 from ..dialects import dims, onnx
@@ -204,6 +204,9 @@ def transformed(op: onnx.OnnxOp, symbols: Sequence[str], weights: WeightStore) -
 
     places = insert(op, make_constant(np.arange(rank), vector, weights)).results[0]
     axis = apply(op, onnx.GatherOp, [places, whole(value(op, 2))], one)
+    assert isinstance(axis.owner, Operation)
+    problem = f"DFT: 'axis' has the axis {{0}}; the rank is {rank}, so -{rank} <= axis < {rank}"
+    axis.owner.attributes[onnx.PROBLEM] = StringAttr(problem)
     on_axis = apply(op, onnx.EqualOp, [places, axis], flags)
     sizes = insert(op, dims.TensorOp(list(source), vector)).results[0]
     onesided, inverse = onnx.attr(op, "onesided"), onnx.attr(op, "inverse")

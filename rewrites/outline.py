@@ -426,7 +426,7 @@ def build_function(
                 operands=[mapper[o] for o in op.operands],
                 result_types=types,
                 properties={name: renamed_property(p, rename) for name, p in op.properties.items()},
-                attributes={k: v for k, v in op.attributes.items() if k in (ORIGIN, PATTERN, FOUND)},
+                attributes={k: v for k, v in op.attributes.items() if k in (ORIGIN, PATTERN, FOUND, onnx.PROBLEM)},
                 regions=[r.clone() for r in op.regions],
             )
         if (found := len(bound_by_execution(op))) > 0:

@@ -407,11 +407,16 @@ def check_output(name: str, array: Array, expected: Array | None, inputs: Iterab
 
 
 _PLACE = re.compile(r"\{(\d+)\}")
+_CHOICE = re.compile(r"\{(\d+)=0\|((?:[^{}|]|\{\d+\})*)\|((?:[^{}|]|\{\d+\})*)\}")
 
 
 def fill_in(message: str, values: Sequence[int]) -> str:
-    """The message with {0}, {1}, ... replaced by the values; values that it has no place for follow it."""
-    text = _PLACE.sub(lambda m: str(values[int(m[1])]) if int(m[1]) < len(values) else m[0], message)
+    """The message with {0}, {1}, ... replaced by the values; values that it has no place for follow it.
+
+    Of `{1=0|a|b}` the text has a where the second value is 0, else b.
+    """
+    chosen = _CHOICE.sub(lambda m: m[2] if int(m[1]) < len(values) and values[int(m[1])] == 0 else m[3], message)
+    text = _PLACE.sub(lambda m: str(values[int(m[1])]) if int(m[1]) < len(values) else m[0], chosen)
     if values and not _PLACE.search(message):
         text += f" ({', '.join(map(str, values))})"
     return text

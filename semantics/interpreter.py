@@ -26,6 +26,7 @@ from .conditions import brief_condition
 from .custom import NO_OPERATORS, CustomOperator, Evaluator, Operators, evaluator_of
 from .known import dense_of
 from .reference import Array, Value, as_value
+from .reference.indexing import OutOfRange
 from .tensor_eval import evaluate as evaluate_tensors
 from .weights import WeightStore
 
@@ -113,6 +114,12 @@ class Frame:
             if expected is not None and expected != actual:
                 shown = f"{dim} = {expected}" if dim.symbols else str(expected)
                 raise InputError(f"{what} has size {actual} on axis {axis}, not {shown}")
+
+
+def where(op: Operation) -> str:
+    """A line that names the operation's node, where it has a name."""
+    info = onnx.info_of(op)
+    return f"\n  --> node {info.name!r}" if info is not None and info.name else ""
 
 
 def _sizes(type_: TensorType[Attribute]) -> tuple[Dim | None, ...]:
@@ -266,6 +273,11 @@ class Interpreter:
             raise
         except NotImplementedError as error:
             raise UnsupportedError(f"{onnx.describe(op)}: {error}") from error
+        except OutOfRange as error:
+            told = op.attributes.get(onnx.PROBLEM)
+            if isinstance(told, StringAttr):
+                raise InputError(told.data.replace("{0}", str(error.index)) + where(op)) from error
+            raise InputError(f"{onnx.describe(op)}: {error}") from error
         except (ValueError, IndexError) as error:
             raise InputError(f"{onnx.describe(op)}: {error}") from error
         if isinstance(op, onnx.LoopOp | onnx.ScanOp):

@@ -20,6 +20,7 @@ from .attributes import (
     to_attribute,
 )
 from .base import (
+    PROBLEM,
     OnnxOp,
     PositionedOp,
     attr,
@@ -73,6 +74,7 @@ __all__ = [
     "ELEMENT_TYPES",
     "OPS",
     "OP_BY_NAME",
+    "PROBLEM",
     "STRING",
     "TYPES",
     "UNKNOWN",

@@ -355,6 +355,13 @@ def info_of(op: Operation) -> NodeInfo | None:
     return table[ids[0]] if ids and 0 <= ids[0] < len(table) else None
 
 
+PROBLEM = "onnx.problem"
+"""On an operation made of another one: what to say in place of its own words where an index of it is out of range.
+
+The text may have a {0}, the index.
+"""
+
+
 def value_name(value: SSAValue) -> str | None:
     """The name that the file gives a value (a node's output, an initializer, a graph's input); None if it has none."""
     if isinstance(value, OpResult):

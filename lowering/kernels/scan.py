@@ -35,6 +35,9 @@ def build(identity: float, combine: Combine, context: TemplateContext, op: kerne
     given = e.as_index(e.load(operator.buffer(1), 0))
     # the loaded axis stays as it is outside of the parallel regions
     wrapped = e.select_index(given.compare("slt", 0), given + rank, given)
+    title = "CumSum" if op.template.data == "cumsum" else "CumProd"
+    problem = f"{title}: 'axis' has the axis {{0}}; the rank is {rank}, so -{rank} <= axis < {rank}"
+    e.check(wrapped.compare("ult", rank), "index", operator.problem(problem), [given.ssa])
     for number in range(rank):
         with e.when(wrapped.compare("eq", number)):
             run(dims, number)

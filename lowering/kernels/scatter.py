@@ -110,8 +110,7 @@ class Scatter:
         extent = e.dim(self.sizes[axis])
         wrapped = e.select_index(given.compare("slt", 0), given + extent, given)
         inside = wrapped.compare("ult", extent)
-        allowed = f"axis {axis} of 'data' has size {{1}}, so -{{1}} <= index < {{1}}"
-        message = self.operator.problem(f"{title}: 'indices' has the index {{0}}; {allowed}")
+        message = self.operator.problem(kernel.within(f"{title}: 'indices'", f"axis {axis} of 'data'"))
         e.check(inside, "index", message, [given.ssa, extent.ssa])
         return e.select_index(inside, wrapped, 0)
 

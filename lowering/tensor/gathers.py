@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+from xdsl.dialects.builtin import StringAttr
 from xdsl.ir import SSAValue
 
-from ...dialects import onnx
+from ...dialects import kernel, onnx
 from ...dialects.dims import Dim, as_dim
 from ...dialects.dims.expression import ZERO
 from .body import Body
@@ -20,8 +21,10 @@ from .scalars import INDEX
 
 def out_of_range(o: Operands, indices: int, axis: str, *, signed: bool = True) -> str:
     """The message for an index that is not there: values are the index and the axis' size."""
-    least = "-{1}" if signed else "0"
-    return o.problem(f"'{o.name_of(indices)}' has the index {{0}}; {axis} has size {{1}}, so {least} <= index < {{1}}")
+    told = o.op.attributes.get(onnx.PROBLEM)
+    if isinstance(told, StringAttr):
+        return kernel.about(o.place, told.data)
+    return o.problem(kernel.within(f"'{o.name_of(indices)}'", axis, signed=signed))
 
 
 def checked_index(body: Body, value: SSAValue, element: Element, size: Dim, message: str) -> Dim:
@@ -32,7 +35,8 @@ def checked_index(body: Body, value: SSAValue, element: Element, size: Dim, mess
         negative = s.compare("lt", at, s.constant(0, INDEX), I64)
         at = s.select(negative, s.add(at, limit, I64), at)
     inside = s.compare("lt", at, limit, U64)
-    s.check(inside, "index", message, [body.index_of(value, element), limit])
+    told = [body.index_of(value, element), limit] if "{0}" in message else []
+    s.check(inside, "index", message, told)
     return body.variable(s.select(inside, at, s.constant(0, INDEX)), size)
 
 

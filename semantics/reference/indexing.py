@@ -10,12 +10,21 @@ from .dtypes import Array, axis_of, double, integer_of, integers, is_float, is_s
 from .mathematics import Function
 
 
+class OutOfRange(IndexError):
+    """An index that an axis does not have."""
+
+    def __init__(self, index: int, extent: int) -> None:
+        axis = f"out of range for an axis of size {extent}" if extent else "for an axis that is empty"
+        super().__init__(f"index {index} is {axis}")
+        self.index = index
+
+
 def bounded(indices: Array, extent: int) -> Array:
-    """Indices in [-extent, extent) as numbers in [0, extent).  Raises IndexError for any other."""
+    """Indices in [-extent, extent) as numbers in [0, extent).  Raises OutOfRange for any other."""
     wide = indices.astype(np.int64)
     if wide.size and (wide.min() < -extent or wide.max() >= extent):
         bad = wide[(wide < -extent) | (wide >= extent)].reshape(-1)[0]
-        raise IndexError(f"index {bad} is out of range for an axis of size {extent}")
+        raise OutOfRange(int(bad), extent)
     return np.where(wide < 0, wide + extent, wide)
 
 

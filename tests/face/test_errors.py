@@ -181,6 +181,79 @@ OUT_OF_RANGE = {
 }
 
 
+EMPTY = {
+    "Gather": f"g ({ROWS}, int64[K] i) => (float[K, 4] z) {{ z = Gather(x, i) }}",
+    "GatherND": f"g ({ROWS}, int64[K] j) => (float[K, 4] z) {{ a = Constant <value_ints = [1]> () "
+    "i = Unsqueeze(j, a) z = GatherND(x, i) }",
+}
+
+
+@pytest.mark.parametrize("operator", EMPTY)
+@pytest.mark.parametrize("size", ["N", "0"])
+def test_an_axis_without_elements_has_no_index(operator: str, size: str, model: Make) -> None:
+    program = sx.compile(model(EMPTY[operator].replace("N, 4", f"{size}, 4")))
+    with pytest.raises(sx.InputError) as caught:
+        program(zeros(0, 4), np.array([0]))
+    assert f"{operator}: 'indices' has the index 0; axis 0 of 'data' is empty\n  --> node" in str(caught.value)
+    assert program(zeros(0, 4), np.array([], np.int64))["z"].shape == (0, 4)
+
+
+AXES = "float[N, 4] x, int64[1] s, int64[1] e, int64[K] a, int64[K] t"
+MADE_OF_OTHERS = {
+    "a step of 0": (
+        "g (float[N, 4] x, int64[1] s, int64[1] e, int64[1] t) => (float[K, 4] z) "
+        "{ a = Constant <value_ints = [0]> () z = Slice(x, s, e, a, t) }",
+        {"s": [0], "e": [3], "t": [0]},
+        "Slice: 't' has a step of 0, and a step must not be 0\n  --> node 'node_1'",
+    ),
+    "a step of 0 along any axis": (
+        f"g ({AXES}) => (float[A, B] z) {{ z = Slice(x, s, e, a, t) }}",
+        {"s": [0], "e": [3], "a": [1], "t": [0]},
+        "Slice: 't' has a step of 0, and a step must not be 0\n  --> node 'node_0'",
+    ),
+    "an axis of Slice": (
+        f"g ({AXES}) => (float[A, B] z) {{ z = Slice(x, s, e, a, t) }}",
+        {"s": [0], "e": [3], "a": [2], "t": [1]},
+        "Slice: 'a' has the axis 2; the rank is 2, so -2 <= axis < 2\n  --> node 'node_0'",
+    ),
+    "an axis of a reduction": (
+        "g (float[N, 4] x, int64[K] a) => (float[A, B] z) { z = ReduceSum(x, a) }",
+        {"a": [-3]},
+        "ReduceSum: 'a' has the axis -3; the rank is 2, so -2 <= axis < 2\n  --> node 'node_0'",
+    ),
+    "an axis of CumSum": (
+        "g (float[N, 4] x, int64 a) => (float[N, 4] z) { z = CumSum(x, a) }",
+        {"a": 2},
+        "CumSum: 'axis' has the axis 2; the rank is 2, so -2 <= axis < 2\n  --> node 'node_0'",
+    ),
+    "an axis of CumProd": (
+        "g (float[N, 4] x, int64 a) => (float[N, 4] z) { z = CumProd(x, a) }",
+        {"a": 2**63 - 1},
+        f"CumProd: 'axis' has the axis {2**63 - 1}; the rank is 2, so -2 <= axis < 2\n  --> node 'node_0'",
+    ),
+    "an axis of DFT": (
+        "g (float[N, 4, 1] x, int64 a) => (float[A, B, 2] z) { z = DFT(x, , a) }",
+        {"a": 3},
+        "DFT: 'axis' has the axis 3; the rank is 3, so -3 <= axis < 3\n  --> node 'node_0'",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", MADE_OF_OTHERS)
+def test_operators_made_of_others_speak_of_their_own_operands(case: str, model: Make) -> None:
+    text, given, message = MADE_OF_OTHERS[case]
+    made = model(text, opset=26 if "CumProd" in text else 22)
+    feeds = {name: np.array(value) for name, value in given.items()}
+    feeds["x"] = zeros(3, 4, 1) if "DFT" in text else zeros(3, 4)
+    with pytest.raises(sx.InputError) as caught:
+        sx.compile(made)(feeds)
+    assert str(caught.value) == message
+    if "Cum" not in case:
+        with pytest.raises(sx.InputError) as caught:
+            sx.run(sx.lower(made, to="graph"), feeds)
+        assert message.partition("\n")[0] in str(caught.value)
+
+
 @pytest.mark.parametrize("operator", OUT_OF_RANGE)
 def test_what_is_out_of_range_is_said_in_words(operator: str, model: Make) -> None:
     text, feeds, message = OUT_OF_RANGE[operator]

@@ -231,6 +231,10 @@ def test_messages_take_values() -> None:
     assert fill_in("no place", [1, 2]) == "no place (1, 2)"
     assert fill_in("{0} and {3}", [5]) == "5 and {3}"
     assert fill_in("nothing", []) == "nothing"
+    assert [fill_in("axis {1=0|is empty|has size {1}, not {0}}", [3, n]) for n in (0, 2)] == [
+        "axis is empty",
+        "axis has size 2, not 3",
+    ]
 
 
 OUTPUT = """
