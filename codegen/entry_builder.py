@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from xdsl.dialects import func
@@ -135,6 +135,10 @@ class EntryBuilder:
         """Assumptions whose symbols are not bound yet."""
         self.stored: dict[int, SSAValue] = {}
         """The argument words of the next kernel call that already hold a value."""
+        self.current: Operation | None = None
+        """The op that is being lowered."""
+        self.trouble = "the sizes are beyond what can be counted"
+        """What is wrong where a size cannot be computed."""
         self.calls = 0
         self.last_node: int | None = None
         self.last_base: int | None = None
@@ -188,7 +192,9 @@ class EntryBuilder:
 
     def lower(self, op: Operation) -> None:
         """Emits one op of `main` or of a region in it."""
+        around, self.current = self.current, op
         self.handlers.get(type(op), self.other)(self, op)
+        self.current = around
 
     # --- exits ---
 
@@ -196,7 +202,7 @@ class EntryBuilder:
         b = self.b
         fail = b.new_block()
         guard_failed = b.new_block(*[I64] * (3 + GUARD_VALUES))
-        no_memory = b.new_block(I64)
+        no_memory = b.new_block(I64, I64)
         interrupted = b.new_block()
 
         def record() -> SSAValue:
@@ -209,8 +215,9 @@ class EntryBuilder:
             b.store_at(value, at, WORD * word)
         b.br(fail)
 
-        (size,) = b.at(no_memory)
+        size, node = b.at(no_memory)
         at = record()
+        b.store_at(node, at, WORD * ErrorWord.NODE)
         known, unknown = b.new_block(), b.new_block()
         code = b.load_at(at, WORD * ErrorWord.CODE)
         b.branch(b.icmp("eq", code, b.int(ErrorCode.NONE)), unknown, known)
@@ -257,8 +264,25 @@ class EntryBuilder:
             raise EntryError(f"'{dim}' has symbols that are not bound here: {', '.join(unbound)}")
         if self.sizes.needs_check(dim):
             small = self.sizes.is_small(dim)
-            self.go_on_if(small, self.no_memory, [self.b.int(-1)])
+            if self.current is None:  # the memory of all
+                self.go_on_if(small, self.no_memory, [self.b.int(-1), self.b.int(-1)])
+            else:
+                listed, values = self.listed(dim.symbols, 0)
+                self.guard(small, "guard", f"{self.trouble}: {listed}", values, node_of(self.current))
         return self.sizes.value(dim)
+
+    def listed(self, symbols: Iterable[str], first: int) -> tuple[str, list[SSAValue]]:
+        """What symbols are and their values, as many as a guard's message has room for from its value `first` on."""
+        texts: list[str] = []
+        values: list[SSAValue] = []
+        for symbol in sorted(symbols)[: GUARD_VALUES - first]:
+            texts.append(f"{symbol} = {{{first + len(values)}}} ({escaped(self.bound_at.get(symbol, 'computed'))})")
+            values.append(self.size(dims.as_dim(symbol)))
+        return ", ".join(texts), values
+
+    def node(self) -> SSAValue:
+        """The node of the op that is being lowered, -1 for none."""
+        return self.b.int(-1 if self.current is None else node_of(self.current))
 
     def bytes_of(self, value: SSAValue) -> SSAValue:
         """The size in bytes of a tensor."""
@@ -277,7 +301,10 @@ class EntryBuilder:
         if not (self.sizes.has(condition.left) and self.sizes.has(condition.right)):
             self.pending.append((op, condition, why))
             return
+        usual, around = self.trouble, self.current
+        self.trouble, self.current = f"{escaped(why)}: the sizes do not fit" if why else "the sizes do not fit", op
         left, right = self.size(condition.left), self.size(condition.right)
+        self.trouble, self.current = usual, around
         holds = self.b.icmp("eq" if condition.op == "==" else "sle", left, right)
         reason = f"{why}: " if why else ""
         text, values = str(condition), [left, right]
@@ -288,11 +315,9 @@ class EntryBuilder:
             if condition.right.is_const:  # a form made to be compared with it, which means nothing to people
                 values = []
             sides = "{0} and {1}, where " if values else ""
-            listed: list[str] = []
-            for symbol in sorted(condition.left.symbols | condition.right.symbols)[: GUARD_VALUES - len(values)]:
-                listed.append(f"{symbol} = {{{len(values)}}} ({escaped(self.bound_at.get(symbol, 'computed'))})")
-                values.append(self.size(dims.as_dim(symbol)))
-            said = f"the sizes do not fit: {sides}{', '.join(listed)}"
+            listed, more = self.listed(condition.left.symbols | condition.right.symbols, len(values))
+            values += more
+            said = f"the sizes do not fit: {sides}{listed}"
         self.guard(holds, "guard", f"{escaped(reason)}{said}", values, node_of(op))
 
     def where(self, condition: Condition) -> str:
@@ -372,14 +397,14 @@ class EntryBuilder:
         if not isinstance(attribute, ShapeAttr):
             raise EntryError("main has no kernel.arena")
         total = self.size(attribute.data[0])
-        self.go_on_if(b.icmp("ule", total, b.int(LARGEST)), self.no_memory, [total])
+        self.go_on_if(b.icmp("ule", total, b.int(LARGEST)), self.no_memory, [total, b.int(-1)])
         enough, more = b.new_block(), b.new_block()
         there = b.load_at(self.context, WORD * Slot.ARENA_BYTES)
         b.branch(b.icmp("ule", total, there), enough, more)
         b.at(more)
         reserve = b.load_at(self.context, WORD * Slot.RESERVE, PTR)
         refused = b.value_of_pointer(reserve, [self.context, total], I32)
-        b.cond_br(b.icmp("eq", refused, b.int32(0)), enough, [], self.no_memory, [total])
+        b.cond_br(b.icmp("eq", refused, b.int32(0)), enough, [], self.no_memory, [total, b.int(-1)])
         b.at(enough)
         self.arena = b.load_at(self.context, WORD * Slot.ARENA, PTR)
         self.weights = b.load_at(self.context, WORD * Slot.WEIGHTS, PTR)
@@ -416,7 +441,7 @@ class EntryBuilder:
         new = b.value_of_pointer(
             allocate, [self.context, b.int(index), b.int(len(sizes)), b.at_byte(self.args, WORD * at)], PTR
         )
-        self.go_on_if(b.icmp("ne", b.as_int(new), b.int(0)), self.no_memory, [b.int(-1)])
+        self.go_on_if(b.icmp("ne", b.as_int(new), b.int(0)), self.no_memory, [b.int(-1), self.node()])
         b.br(done, [new])
         return b.at(done)[0]
 
@@ -449,7 +474,7 @@ class EntryBuilder:
         b = self.b
         allocate = b.load_at(self.context, WORD * Slot.ALLOC_DYNAMIC, PTR)
         pointer = b.value_of_pointer(allocate, [self.context, size], PTR)
-        self.go_on_if(b.icmp("ne", b.as_int(pointer), b.int(0)), self.no_memory, [size])
+        self.go_on_if(b.icmp("ne", b.as_int(pointer), b.int(0)), self.no_memory, [size, self.node()])
         return pointer
 
     def home(self, home: Dim | str, type_: Attribute) -> Place:
@@ -460,7 +485,13 @@ class EntryBuilder:
             return Place(self.outputs[int(home.removeprefix("output:"))], True, home)
         if home != "dynamic":
             raise EntryError(f"no home {home!r}")
-        return Place(self.allocate(self.size(byte_size(type_))), True)
+        total = self.size(byte_size(type_))
+        listed, values = self.listed({s for d in tensor_dims(type_) for s in d.symbols}, 1)
+        if values and self.current is not None:
+            message = f"a result would take {{0}} bytes: {listed}"
+            self.guard(self.b.icmp("ule", total, self.b.int(LARGEST)), "guard", message, [total, *values],
+                       node_of(self.current))  # fmt: skip
+        return Place(self.allocate(total), True)
 
     def copy(self, target: SSAValue, source: SSAValue, size: SSAValue) -> None:
         """Copies bytes; the same place twice is no harm."""

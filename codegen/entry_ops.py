@@ -195,7 +195,7 @@ def bind(e: EntryBuilder, op: Operation) -> None:
     type_ = op.source.type
     assert isinstance(type_, TensorType)
     name = onnx.value_name(op.source)
-    shown = name if name is not None else named_behind(op.source)
+    shown = f"'{name}'" if name is not None else source_of(e, op.source)
     for index, symbol in enumerate(op.symbols):
         value = load_element(e, e.pointer(op.source), type_.element_type, index)
         limit = ANY
@@ -203,33 +203,40 @@ def bind(e: EntryBuilder, op: Operation) -> None:
             low, high = op.lower.data[index], op.upper.data[index]
             lower, upper = e.size(low), e.size(high)
             within = b.and_(b.icmp("sge", value, lower), b.icmp("sle", value, upper))
-            message = f"'{escaped(shown)}' has the value {{0}}, out of the range from {{1}} to {{2}}"
+            subject = shown if name is not None else f"a size that {shown} gives"
+            message = f"{escaped(subject)} has the value {{0}}, out of the range from {{1}} to {{2}}"
             e.guard(within, "guard", message, [value, lower, upper], node_of(op))
             if low.is_const and high.is_const:
                 limit = float(max(abs(low.value), abs(high.value)))
-        what = f"element {index} of '{shown}'" if name is not None else f"a size that '{shown}' gives"
+        what = f"element {index} of {shown}" if name is not None else f"a size that {shown} gives"
         e.bind_symbol(symbol.data, value, what, limit)
 
 
-def named_behind(value: SSAValue) -> str:
-    """The nearest value with a name, no constant if there is another, that an unnamed one is computed from."""
+def source_of(e: EntryBuilder, value: SSAValue) -> str:
+    """What an unnamed value is computed from: the nearest value with a name, no constant if there is another.
+
+    Else what a symbol is that it is computed from.
+    """
     waiting, seen = [value], set[SSAValue]()
-    constant = ""
+    constant = symbol = ""
     while waiting:
         value = waiting.pop(0)
         name = onnx.value_name(value)
         owner = value.owner
         if name and not isinstance(owner, onnx.InitializerOp | onnx.ConstantOp):
-            return name
+            return f"'{name}'"
         constant = constant or name or ""
+        if isinstance(owner, kernel.CallOp) and not symbol:
+            symbols = (s for d in owner.dims.data for s in d.symbols)
+            symbol = next((e.bound_at[s] for s in sorted(symbols) if s in e.bound_at), "")
         if isinstance(owner, Operation):
             waiting += [v for v in owner.operands if v not in seen]
             seen.update(owner.operands)
-    return constant or "a computed size"
+    return symbol or (f"'{constant}'" if constant else "a computed value")
 
 
 def load_element(e: EntryBuilder, pointer: SSAValue, element: Attribute, index: int) -> SSAValue:
-    """An element of a number tensor as i64; floats are cut, and what is no int64 becomes the nearest or 0."""
+    """An element of a number tensor as i64; floats are cut; what is no int64 becomes the nearest, NaN the largest."""
     b = e.b
     size = element_bytes(element)
     memory = MEMORY_TYPES.get(size) if isinstance(element, IntegerType) else element
@@ -238,7 +245,8 @@ def load_element(e: EntryBuilder, pointer: SSAValue, element: Attribute, index: 
     at = b.at_byte(pointer, index * size)
     value = b.load(at, memory, size)
     if is_float(memory):
-        return b.raw_intrinsic(f"llvm.fptosi.sat.i64.{memory}", [value], I64)
+        number = b.raw_intrinsic(f"llvm.fptosi.sat.i64.{memory}", [value], I64)
+        return b.select(b.fcmp("uno", value, value), b.int(2**63 - 1), number)
     if size == WORD:
         return value
     unsigned = isinstance(element, IntegerType) and (

@@ -1,9 +1,10 @@
 """Sizes in the entry: which symbols are bound where, and expressions of them that cannot overflow unnoticed.
 
 An expression's magnitude bounds its absolute value and those of all sums and products on the way to it, with each
-coefficient, symbol and call taken at its largest.  Where the ranges of the symbols keep the magnitudes of an expression
-and of all calls' arguments in it below 2^62 nothing is checked; else the entry computes the largest of them in f64
-first and fails the call where it is too large.
+coefficient, symbol and call taken at its largest.  A `min` or `max` counts as much as its value, and of its arguments
+those that are sums are looked at by themselves: `max(v, 0)` is 0 for the least int64.  Where the ranges of the symbols
+keep the magnitudes of an expression and of all calls' arguments in it below 2^62 nothing is checked; else the entry
+computes the largest of them in f64 first and fails the call where it is too large.
 """
 
 from __future__ import annotations
@@ -90,17 +91,63 @@ class Sizes(DimBuilder):
     def _atom_magnitude(self, atom: Atom, parts: dict[Dim, SSAValue]) -> SSAValue:
         b = self._scalar
         if not isinstance(atom, Call):
-            return b.raw_intrinsic("llvm.fabs.f64", [b.as_double(self._bound[atom.name])], F64)
-        for arg in atom.args:
-            if arg not in parts:
-                parts[arg] = self._magnitude(arg, parts)
-        args = [parts[arg] for arg in atom.args]
+            return self._absolute(b.as_double(self._bound[atom.name]))
+        args = [self._argument_magnitude(arg, parts) for arg in atom.args]
+        if (value := self._nearly(atom)) is not None:
+            return self._absolute(value)
         if (only := DECIDING.get(atom.kind)) is not None:
             return args[only]
         first, *rest = args
         for other in rest:
             first = self._larger(first, other)
         return first
+
+    def _argument_magnitude(self, arg: Dim, parts: dict[Dim, SSAValue]) -> SSAValue:
+        """The magnitude of a call's argument; one that is an atom is as exact as that, however large it is."""
+        if arg.atom is not None:
+            return self._atom_magnitude(arg.atom, parts)
+        if arg not in parts:
+            parts[arg] = self._magnitude(arg, parts)
+        return parts[arg]
+
+    def _absolute(self, value: SSAValue) -> SSAValue:
+        return self._scalar.raw_intrinsic("llvm.fabs.f64", [value], F64)
+
+    def _nearly(self, atom: Atom) -> SSAValue | None:
+        """The value of a symbol, or of the least or largest of such sums, in f64: off by a little of the arguments.
+
+        None for other calls.
+        """
+        b = self._scalar
+        if not isinstance(atom, Call):
+            return b.as_double(self._bound[atom.name])
+        if atom.kind not in ("min", "max"):
+            return None
+        best: SSAValue | None = None
+        for arg in atom.args:
+            value = self._nearly_sum(arg)
+            if value is None:
+                return None
+            if best is None:
+                best = value
+            else:
+                is_less = b.fcmp("olt", best, value)
+                best = b.select(is_less, best, value) if atom.kind == "min" else b.select(is_less, value, best)
+        return best
+
+    def _nearly_sum(self, dim: Dim) -> SSAValue | None:
+        b = self._scalar
+        total = b.const(0.0, F64)
+        for coefficient, monomial in dim.terms:
+            term = b.const(float(coefficient), F64)
+            for atom, power in monomial:
+                factor = self._nearly(atom)
+                if factor is None:
+                    return None
+                for _ in range(power):
+                    term = b.fmul(term, factor)
+            total = b.fadd(total, term)
+        return total
 
 
 DECIDING = {"floordiv": 0, "mod": 1}
@@ -129,10 +176,14 @@ def _magnitude(dim: Dim, limit: Callable[[str], float], parts: dict[Dim, float])
 def _atom_magnitude(atom: Atom, limit: Callable[[str], float], parts: dict[Dim, float]) -> float:
     if not isinstance(atom, Call):
         return limit(atom.name)
+    args: list[float] = []
     for arg in atom.args:
+        if arg.atom is not None:
+            args.append(_atom_magnitude(arg.atom, limit, parts))
+            continue
         if arg not in parts:
             parts[arg] = _magnitude(arg, limit, parts)
-    args = [parts[arg] for arg in atom.args]
+        args.append(parts[arg])
     only = DECIDING.get(atom.kind)
     return max(args) if only is None else args[only]
 

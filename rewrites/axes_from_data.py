@@ -3,6 +3,7 @@
 The rank is known, so a flag for each axis says whether it is meant, and sizes follow from the flags:
 
 Slice(x, s, e, axes, steps)  ->  Gather(x, s' + step * Range(n)) along each axis
+Slice(x, s, e)               ->  Slice(x, s, e within the longest axis)
 Pad(x, p, v, axes)           ->  Pad(x, p for all axes, v)
 Unsqueeze, Squeeze(x, axes)  ->  Reshape(x, sizes)
 Reduce*(x, axes)             ->  Reduce*(Reshape(x, [kept 0, reduced 0, kept 1, ...]), [1, 3, ...])
@@ -17,11 +18,12 @@ from collections.abc import Mapping
 
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp, StringAttr, TensorType, UnitAttr, i1, i64
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import Attribute, Operation, SSAValue
 
 from ..dialects import dims, onnx
 from ..dialects.dims import dims_of
 from ..dialects.dims.expression import ZERO
+from ..dialects.dims.interval import SIZE_LIMIT, is_signed
 from ..dialects.onnx.types import ELEMENT_CODES, UNKNOWN
 from ..semantics.known import known_dims
 from ..semantics.shapes.values import OPAQUE
@@ -33,8 +35,9 @@ BOOL, INT64 = ELEMENT_CODES[i1], ELEMENT_CODES[i64]
 
 def rewrite_axes_from_data(module: ModuleOp) -> list[Firing]:
     """Rewrites them; what is made has no types yet, so inference is to run again where anything fired."""
-    patterns = [SpreadSlice(), SpreadPad(), SpreadUnsqueeze(), SpreadSqueeze(), SpreadReduce(), CountSizes()]
-    return apply_patterns(module, patterns)
+    slices = (SpreadSlice(), ClampSlice())
+    others = (SpreadPad(), SpreadUnsqueeze(), SpreadSqueeze(), SpreadReduce(), CountSizes())
+    return apply_patterns(module, [*slices, *others])
 
 
 class Build:
@@ -220,6 +223,43 @@ class SpreadSlice(Pattern):
         steps = b.as_int64(steps)
         is_zero = b.as_int64(b.op(onnx.EqualOp, steps, b.ints(0)))
         return b.op(onnx.MulOp, steps, b.entry(b.ints([1]), is_zero, problem))
+
+
+class ClampSlice(Pattern):
+    """Slice(x, s, e)  ->  Slice(x, Min(Max(s, -2^31), 2^31), likewise e), of starts and ends that are data
+
+    No axis is longer, so the elements taken are the same, and no sum with a size can leave int64.
+    """
+
+    root = onnx.SliceOp
+
+    def rewrite(self, op: Operation, rewriter: PatternRewriter, /) -> None:
+        assert isinstance(op, onnx.SliceOp)
+        if bound_by_execution(op):
+            return
+        operands = op.formal_operands()
+        wide = [k for k in (1, 2) if (given := operands[k]) is not None and may_be_anything(given)]
+        if not wide:
+            return
+        b = Build(rewriter)
+        for k in wide:
+            given = operands[k]
+            assert given is not None
+            least = b.op(onnx.MaxOp, given, b.ints(-SIZE_LIMIT))
+            operands[k] = b.opaque(b.op(onnx.MinOp, least, b.ints(SIZE_LIMIT)))
+        rewriter.replace(op, [b.op(onnx.SliceOp, *operands)])
+
+
+def may_be_anything(value: SSAValue) -> bool:
+    """Whether an element of a vector of int64 rests on data that nothing bounds."""
+    if isinstance(value.owner, Operation) and OPAQUE in value.owner.attributes:
+        return False
+    elements = known_dims(value) or ()
+    return element_type(value) == i64 and any(is_signed(name) for d in elements for name in d.symbols)
+
+
+def element_type(value: SSAValue) -> Attribute | None:
+    return value.type.element_type if isinstance(value.type, TensorType) else None
 
 
 class SpreadPad(Pattern):

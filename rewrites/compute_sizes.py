@@ -1,6 +1,7 @@
 """Sizes that an operator would find from numbers given at run time are computed before it, so that it need not.
 
 Range(start, limit, delta) binds u0   ->   n = Max(Ceil((limit - start) / delta), 0); dims.bind n ["u0"]; Range
+    of integers, n = (|limit - start| - 1) // |delta| + 1, or 0, in uint64
 OneHot(indices, depth, values) binds u0   ->   dims.bind depth ["u0"]; OneHot
 Reshape(x, shape) binds u0, u1   ->   the sizes that the shape's entries stand for are bound; Reshape
 DFT(x, length, axis) binds u0, u1   ->   the sizes for that axis are bound; DFT
@@ -9,10 +10,10 @@ Resize(x, _, scales) binds u0, u1   ->   Floor(sizes * scales) is bound; Resize
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
-from xdsl.dialects.builtin import ModuleOp, StringAttr, TensorType, bf16, f16, f32, i1, i64
+from xdsl.dialects.builtin import IntegerType, ModuleOp, Signedness, StringAttr, TensorType, bf16, f16, f32, i1, i64
 from xdsl.ir import Attribute, Operation, SSAValue
 
 from ..dialects import dims, onnx
@@ -20,10 +21,13 @@ from ..dialects.dims import Dim, ShapeAttr, as_dim, dims_of, tensor_type
 from ..dialects.dims.interval import SIZE_LIMIT
 from ..semantics.conditions import equality
 from ..semantics.weights import WeightStore
+from .axes_from_data import named
 from .constants import make_constant
 from .driver import Firing, origins_of
 from .found_sizes import bound_by_execution
 from .simplify.redundancy import functions_of
+
+U64 = IntegerType(64, Signedness.UNSIGNED)
 
 
 def compute_sizes(module: ModuleOp, weights: WeightStore) -> list[Firing]:
@@ -79,21 +83,72 @@ def depth(op: onnx.OnnxOp, symbols: Sequence[str], weights: WeightStore) -> SSAV
 
 
 def length(op: onnx.OnnxOp, symbols: Sequence[str], weights: WeightStore) -> SSAValue:
-    """The number of a Range's elements, a float; of halves computed in f32."""
+    """The number of a Range's elements; of halves computed in f32, and a float there."""
     start, limit, delta = (as_single(op, value(op, i)) for i in range(3))
     type_ = start.type
     assert isinstance(type_, TensorType)
+    if isinstance(type_.element_type, IntegerType):
+        return length_of_integers(op, start, limit, delta, weights)
     dtype = onnx.numpy_dtype(type_.element_type)
     one = [1] * len(dims_of(start))
     zero = insert(op, make_constant(np.zeros(one, dtype), tensor_type(type_.element_type, one), weights)).results[0]
     result = apply(op, onnx.SubOp, [limit, start], type_)
     for cls, operands in ((onnx.DivOp, [delta]), (onnx.CeilOp, []), (onnx.MaxOp, [zero])):
         result = apply(op, cls, [result, *operands], type_)
-    return result
+    lacking = apply(op, onnx.IsNaNOp, [result], tensor_type(i1, dims_of(start)))
+    without = insert(op, make_constant(np.full(one, np.inf, dtype), type_, weights)).results[0]
+    return apply(op, onnx.WhereOp, [lacking, without, result], type_)
 
 
-def apply(op: onnx.OnnxOp, cls: type[onnx.OnnxOp], operands: list[SSAValue], type_: Attribute) -> SSAValue:
-    return insert(op, cls.make(operands, {}, [type_])).results[0]
+def length_of_integers(
+    op: onnx.OnnxOp, start: SSAValue, limit: SSAValue, delta: SSAValue, weights: WeightStore
+) -> SSAValue:
+    """(|limit - start| - 1) // |delta| + 1 where delta leads from start to limit, else 0.
+
+    In uint64, which every difference of two int64 fits into. A delta of 0 is an error: an index outside of a table.
+    """
+    shape = dims_of(start)
+    wide, flags = tensor_type(i64, shape), tensor_type(i1, shape)
+    unsigned = tensor_type(U64, shape)
+
+    def number(n: int, type_: TensorType[Attribute] = wide) -> SSAValue:
+        content = np.full([1] * len(shape), n, onnx.numpy_dtype(type_.element_type))
+        return insert(op, make_constant(content, type_, weights)).results[0]
+
+    def cast(x: SSAValue, type_: TensorType[Attribute]) -> SSAValue:
+        if x.type == type_:
+            return x
+        return apply(op, onnx.CastOp, [x], type_, {"to": onnx.ELEMENT_CODES[type_.element_type]})
+
+    def choose(condition: SSAValue, a: SSAValue, b: SSAValue) -> SSAValue:
+        return apply(op, onnx.WhereOp, [condition, a, b], wide)
+
+    name = named(value(op, 2), "delta")
+    start, limit, delta = (cast(x, wide) for x in (start, limit, delta))
+    table = insert(op, make_constant(np.zeros(1, np.int64), tensor_type(i64, [1]), weights)).results[0]
+    is_zero = cast(apply(op, onnx.EqualOp, [delta, number(0)], flags), wide)
+    zero = apply(op, onnx.GatherOp, [table, is_zero], wide)
+    assert isinstance(zero.owner, Operation)
+    zero.owner.attributes[onnx.PROBLEM] = StringAttr(f"Range: {name} is 0, and the delta must not be 0")
+    forward = apply(op, onnx.LessOp, [zero, delta], flags)
+    low, high = choose(forward, start, limit), choose(forward, limit, start)
+    step = choose(forward, delta, apply(op, onnx.NegOp, [delta], wide))
+    span = apply(op, onnx.SubOp, [cast(high, unsigned), cast(low, unsigned)], unsigned)
+    before_last = apply(op, onnx.SubOp, [span, number(1, unsigned)], unsigned)
+    steps = apply(op, onnx.DivOp, [before_last, cast(step, unsigned)], unsigned)
+    most = apply(op, onnx.MinOp, [steps, number(2**62, unsigned)], unsigned)
+    count = apply(op, onnx.AddOp, [cast(most, wide), number(1)], wide)
+    return choose(apply(op, onnx.LessOp, [low, high], flags), count, number(0))
+
+
+def apply(
+    op: onnx.OnnxOp,
+    cls: type[onnx.OnnxOp],
+    operands: list[SSAValue],
+    type_: Attribute,
+    attributes: Mapping[str, object] = {},
+) -> SSAValue:
+    return insert(op, cls.make(operands, attributes, [type_])).results[0]
 
 
 def as_single(op: onnx.OnnxOp, number: SSAValue) -> SSAValue:

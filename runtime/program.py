@@ -306,7 +306,8 @@ class LoadedProgram(Arguments):
             raise InputError(self._check_text(record[ErrorWord.SITE], record[ErrorWord.NODE], values))
         if code == ErrorCode.MEMORY:
             size = f"{values[0]} bytes" if values and values[0] >= 0 else "more bytes than can be counted"
-            raise InputError(f"the model needs {size} of memory for inputs of these sizes")
+            text = f"the model needs {size} of memory for inputs of these sizes"
+            raise InputError(text + self._node_text(record[ErrorWord.NODE]))
         if code == ErrorCode.INTERRUPTED:
             raise InputError("the call was stopped")
         if code == ErrorCode.NONE and not context.serves:
@@ -318,11 +319,12 @@ class LoadedProgram(Arguments):
         if check is None:
             raise CompilerBug(f"bug: the program failed at an unknown site, {site}")
         text = fill_in(check["message"], values)
-        node = check.get("node", node)
+        return text + self._node_text(check.get("node", node))
+
+    def _node_text(self, node: int) -> str:
+        """The line that names a node, where it has a name."""
         nodes = self.manifest["nodes"]
-        if 0 <= node < len(nodes) and nodes[node]:
-            text += f"\n  --> node {nodes[node]}"
-        return text
+        return f"\n  --> node {nodes[node]}" if 0 <= node < len(nodes) and nodes[node] else ""
 
 
 def _defines(data: bytes, symbol: str) -> bool:

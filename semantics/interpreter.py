@@ -278,7 +278,7 @@ class Interpreter:
             if isinstance(told, StringAttr):
                 raise InputError(told.data.replace("{0}", str(error.index)) + where(op)) from error
             raise InputError(f"{onnx.describe(op)}: {error}") from error
-        except (ValueError, IndexError) as error:
+        except (ValueError, IndexError, MemoryError) as error:
             raise InputError(f"{onnx.describe(op)}: {error}") from error
         if isinstance(op, onnx.LoopOp | onnx.ScanOp):
             results = tuple(_typed_if_empty(v, r, frame) for v, r in zip(results, plan.results))
@@ -419,6 +419,8 @@ class Interpreter:
         assert isinstance(op, dims.BindOp)
         values = cast("Array", frame.get(op.source)).reshape(-1)
         for symbol, value in zip(op.symbols, values, strict=True):
+            if not np.isfinite(value):
+                raise InputError(f"{onnx.value_name(op.source) or 'a size'} is {value}{where(op)}")
             frame.symbols[symbol.data] = int(value)
         return []
 

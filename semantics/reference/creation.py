@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from ...dialects.dims.interval import SIZE_LIMIT
 from .casting import convert
 from .dtypes import BFLOAT16, FLOAT16, Array, dtype_of, integer_of, integers, narrow, scalar_of, single, strings
 from .mathematics import Function
@@ -70,11 +71,23 @@ def _range(start: Array, limit: Array, delta: Array) -> Array:
         raise ValueError("Range with delta 0")
     if start.dtype.kind in "iu":
         first, end, step = map(integer_of, (start, limit, delta))
-        count = max(-((first - end) // step), 0)  # the exact ceiling
-        return (np.arange(count) * step + first).astype(start.dtype)
+        count = _countable(-((first - end) // step))  # the exact ceiling
+        places = np.arange(count, dtype=np.int64)  # products and sums wrap where they are int64, as they should
+        return (places * np.int64(step) + np.int64(first)).astype(start.dtype)
     origin, bound, stride = (single(v).reshape(()) for v in (start, limit, delta))
-    count = max(int(np.ceil((bound - origin) / stride)), 0)
+    with np.errstate(over="ignore", invalid="ignore"):
+        length = np.ceil((bound - origin) / stride)
+    if not np.isfinite(length):
+        raise ValueError(f"Range from {origin} to {bound} by {stride} has no number of elements")
+    count = _countable(int(length))
     return narrow(origin + np.arange(count).astype(origin.dtype) * stride, start.dtype)
+
+
+def _countable(count: int) -> int:
+    """A number of elements, at least 0. Raises ValueError for more than an axis has."""
+    if count >= SIZE_LIMIT:
+        raise ValueError(f"Range would have {count} elements")
+    return max(count, 0)
 
 
 CREATION: dict[str, Function] = {

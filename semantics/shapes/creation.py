@@ -8,6 +8,7 @@ from xdsl.ir import Attribute
 from ...dialects import dims as dims_dialect
 from ...dialects import onnx
 from ...dialects.dims.expression import ONE, Dim, as_dim, dim_max
+from ...dialects.dims.interval import is_signed
 from ...dialects.onnx.types import STRING, SparseAttr, WeightAttr, element_of_dtype
 from .context import Context, Rules, ShapeError, Types
 from .elements import Element, Ratio, row_major
@@ -125,13 +126,21 @@ def range_length(c: Context) -> Dim | None:
         start, limit, delta = (v[0] for v in values if v is not None)
         if delta is as_dim(0):
             raise ShapeError("a Range with a delta of 0")
+        span = limit - start
+        if any(map(is_signed, delta.symbols)) or not _fits(span):
+            return None  # so that it is computed in full, without an expression that could leave int64
         if not delta.is_const:
             c.require(f"1 <= ({delta})*({delta})", "the delta of Range is not 0")
-        return _ceil_quotient(limit - start, delta)
+        return _ceil_quotient(span, delta)
     elements = [c.elements(i) for i in range(3)]
     if any(e is None or e.size != 1 for e in elements):
         return None
     return _float_range(c, [row_major(e)[0] for e in elements if e is not None])
+
+
+def _fits(span: Dim) -> bool:
+    """Whether a difference of elements of tensors is an int64 whatever they are: it is one of them, or has none."""
+    return not any(map(is_signed, span.symbols)) or span.atom is not None
 
 
 def _ceil_quotient(span: Dim, delta: Dim) -> Dim:

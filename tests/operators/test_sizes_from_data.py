@@ -1,0 +1,169 @@
+"""Sizes that are computed from numbers given at run time, near the ends of int64 too: right, or one clear error."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import helper, parser
+
+import sardonyx as sx
+
+MOST, LEAST = 2**63 - 1, -(2**63)
+Array = np.ndarray[Any, Any]
+
+
+def model(text: str) -> onnx.ModelProto:
+    made = helper.make_model(parser.parse_graph(f"g {text}"), opset_imports=[helper.make_opsetid("", 22)])
+    for node in made.graph.node:
+        node.name = "last"
+    return made
+
+
+def ints(*values: int) -> Array:
+    return np.array(values, np.int64)
+
+
+def exact_range(start: int, limit: int, delta: int, dtype: str = "int64") -> Array:
+    return np.array(list(range(start, limit, delta)), dtype)
+
+
+RANGES = {
+    "int64": [
+        (0, 5, 1), (5, 0, -2), (0, -5, 1), (3, 3, 1), (0, 5, 2**31), (0, 5, 2**32), (0, 5, 2**62), (0, 5, MOST),
+        *((2**k, 2**k + 3, 1) for k in (31, 61, 62)), *((-(2**k) + 3, -(2**k), -1) for k in (31, 61, 62, 63)),
+        (MOST - 3, MOST, 1), (LEAST, LEAST + 3, 1), (LEAST, MOST, 2**62), (MOST, LEAST, -(2**62)), (MOST, LEAST, LEAST),
+        (LEAST, MOST, MOST), (-1, MOST, 2**62), (0, -1, LEAST), (MOST, 0, LEAST), (LEAST, MOST, -1), (MOST, LEAST, 1),
+    ],
+    "int32": [(0, 5, 1), (5, 0, -2), (0, 5, 2**31 - 1), (-(2**31), 2**31 - 1, 2**30), (2**31 - 1, -(2**31), -(2**31))],
+    "int16": [(0, 5, 1), (5, 0, -2), (0, 5, 2**15 - 1), (-(2**15), 2**15 - 1, 2**14), (2**15 - 1, -(2**15), -(2**15))],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("dtype", RANGES)
+def test_ranges(dtype: str) -> None:
+    made = model(f"({dtype} a, {dtype} b, {dtype} d) => ({dtype}[K] y) {{ y = Range(a, b, d) }}")
+    program, graph = sx.compile(made), sx.lower(made, to="graph")
+    assert not program.explain().to_dict()["hosted"]
+    for case in RANGES[dtype]:
+        feeds = dict(zip("abd", (np.array(n, dtype) for n in case)))
+        for found in program(feeds), sx.run(graph, feeds):
+            np.testing.assert_array_equal(found["y"], exact_range(*case, dtype))
+    feeds["d"] = np.array(0, dtype)
+    for run in (program, lambda f: sx.run(graph, f)):
+        with pytest.raises(sx.InputError, match="'d' is 0, and the delta must not be 0\n  --> node 'last'"):
+            run(feeds)
+
+
+def test_ranges_from_and_to_a_number() -> None:
+    """The usual ones keep an expression as their length."""
+    up = sx.compile(model("(int64 b) => (int64[K] y) { a = Constant <value_int = 0> () "
+                          "d = Constant <value_int = 1> () y = Range(a, b, d) }"))  # fmt: skip
+    for n in (3, 0, -1, LEAST):
+        np.testing.assert_array_equal(up(np.array(n))["y"], exact_range(0, n, 1))
+    with pytest.raises(sx.InputError, match=f"v0 = {MOST} .element 0 of 'b'.\n  --> node 'last'"):
+        up(np.array(MOST))
+    window = sx.compile(model("(int64 a, float[N] x) => (int64[N] y) { n = Size(x) d = Constant <value_int = 1> () "
+                              "b = Add(a, n) y = Range(a, b, d) }"))  # fmt: skip
+    for n in (3, MOST - 5, LEAST):
+        np.testing.assert_array_equal(window(np.array(n), np.ones(4, np.float32))["y"], exact_range(n, n + 4, 1))
+
+
+@pytest.mark.parametrize("dtype", ["float", "double"])
+def test_ranges_of_floats(dtype: str) -> None:
+    made = model(f"({dtype} a, {dtype} b, {dtype} d) => ({dtype}[K] y) {{ y = Range(a, b, d) }}")
+    program, graph = sx.compile(made), sx.lower(made, to="graph")
+    big, kind = (1e38, np.float32) if dtype == "float" else (1e308, np.float64)
+    for case, count in (((0, big, big / 8), 8), ((-big / 2, big / 2, big / 4), 4), ((0, 1, big), 1), ((0, -1, big), 0)):
+        feeds = dict(zip("abd", map(kind, case)))
+        for found in program(feeds), sx.run(graph, feeds):
+            assert found["y"].shape == (count,)
+    for case in ((0, np.inf, 1), (0, np.nan, 1), (0, 1, 0), (0, 0, 0), (0, 1e12, 1), (-big * 2, big * 2, big)):
+        for run in (program, lambda f: sx.run(graph, f)):
+            with pytest.raises(sx.InputError, match="'last'"), np.errstate(all="ignore"):
+                run(dict(zip("abd", map(kind, case))))
+
+
+@pytest.mark.parametrize(
+    ("start", "end"),
+    [(0, MOST), (LEAST, MOST), (MOST, LEAST), (LEAST, LEAST), (MOST, MOST), (-(2**62), 2**62), (-2, MOST), (1, -1)],
+)
+def test_slices_by_data(start: int, end: int) -> None:
+    """To the greatest int64 is the usual way to write "all that follow"."""
+    x = np.arange(12, dtype=np.float32).reshape(3, 4)
+    wanted = x[max(start, -3) : end] if end >= 0 else x[max(start, -3) : max(end, -4)]
+    for text in (
+        "(float[N, 4] x, int64[1] s, int64[1] e) => (float[K, 4] y) { y = Slice(x, s, e) }",
+        "(float[N, 4] x, int64[1] s, int64[1] e) => (float[K, 4] y) { a = Constant <value_ints = [0]> () "
+        "t = Constant <value_ints = [1]> () y = Slice(x, s, e, a, t) }",
+        "(float[N, 4] x, int64[1] s, int64[1] e, int64[1] t) => (float[K, 4] y) { a = Constant <value_ints = [0]> () "
+        "y = Slice(x, s, e, a, t) }",
+    ):
+        feeds = {"x": x, "s": ints(start), "e": ints(end)} | ({"t": ints(1)} if "int64[1] t" in text else {})
+        np.testing.assert_array_equal(sx.compile(model(text))(feeds)["y"], wanted)
+
+
+X = "float[N, 4] x"
+TOO_LARGE: dict[str, tuple[str, list[Array]]] = {
+    "ConstantOfShape": ("(int64[2] s) => (float[A, B] y) { y = ConstantOfShape(s) }",
+                        [ints(2**40, 2**40), ints(2**62, 4), ints(2**32, 2**32)]),
+    "Tile": (f"({X}, int64[2] s) => (float[A, B] y) {{ y = Tile(x, s) }}",
+             [ints(MOST, 1), ints(2**62, 1), ints(2**40, 2**40)]),
+    "Expand": ("(float[N, 1] x, int64[2] s) => (float[A, B] y) { y = Expand(x, s) }",
+               [ints(3, MOST), ints(3, 2**62), ints(3, 2**45)]),
+    "Resize": ('(float[N, 4] x, int64[2] s) => (float[A, B] y) { y = Resize <mode = "nearest"> (x, , , s) }',
+               [ints(MOST, 1), ints(2**40, 2**40)]),
+    "Pad": (f"({X}, int64[4] s) => (float[A, B] y) {{ y = Pad(x, s) }}",
+            [ints(MOST, 0, 0, 0), ints(MOST, 0, MOST, 0), ints(LEAST, 0, 0, 0), ints(0, 2**40, 2**40, 0)]),
+    "OneHot": ("(float[2] x, int64 s) => (float[A, B] y) { i = Cast <to = 7> (x) y = OneHot(i, s, x) }",
+               [np.array(MOST), np.array(2**62), np.array(2**45), np.array(LEAST)]),
+    "TopK": (f"({X}, int64[1] s) => (float[N, K] y) {{ y, i = TopK(x, s) }}",
+             [ints(MOST), ints(2**32 + 2), ints(LEAST)]),
+    "Split": (f"({X}, int64[2] s) => (float[A, 4] y) {{ y, z = Split <axis = 0> (x, s) }}",
+              [ints(2**62, 2**62), ints(MOST, MOST), ints(2**62 + 3, -(2**62))]),
+    "HannWindow": ("(int64 s) => (float[K] y) { y = HannWindow(s) }", [np.array(MOST), np.array(2**45)]),
+    "Reshape": (f"({X}, int64[2] s) => (float[A, B] y) {{ y = Reshape(x, s) }}",
+                [ints(2**40, 2**40), ints(MOST, MOST), ints(-1, MOST), ints(2**32, 2**32), ints(2**62, -1)]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("operator", TOO_LARGE)
+def test_what_is_too_large_is_an_error_that_names_node_and_tensor(operator: str) -> None:
+    text, wrong = TOO_LARGE[operator]
+    program = sx.compile(model(text))
+    columns = {"Expand": 1, "OneHot": 0}.get(operator, 4)
+    x = np.ones((3, columns) if columns else (2,), np.float32)
+    for given in wrong:
+        with pytest.raises(sx.InputError, match="'last'") as caught:
+            program({"s": given} | ({"x": x} if "float" in text.partition("=>")[0] else {}))
+        assert "'s'" in str(caught.value) or "bytes of memory" in str(caught.value), str(caught.value)
+
+
+def test_reshape_speaks_of_the_numbers_of_elements() -> None:
+    program = sx.compile(model("(float[8] x, int64[2] s) => (float[A, B] y) { y = Reshape(x, s) }"))
+    message = f"Reshape keeps the number of elements .*the sizes do not fit: v0 = {2**40} .element 0 of 's'."
+    with pytest.raises(sx.InputError, match=message):
+        program(np.ones(8, np.float32), ints(2**40, 2**40))
+    assert program(np.ones(8, np.float32), ints(-1, 2))["y"].shape == (4, 2)
+
+
+@pytest.mark.parametrize("upper", [0, 1])
+def test_diagonals_far_away(upper: int) -> None:
+    x = np.arange(12, dtype=np.float32).reshape(3, 4)
+    program = sx.compile(model(f"({X}, int64 k) => (float[N, 4] y) {{ y = Trilu <upper = {upper}> (x, k) }}"))
+    for k in (MOST, LEAST, 2**62, -(2**62), 2**31, -(2**31)):
+        kept = (k < 0) == bool(upper)
+        np.testing.assert_array_equal(program(x, np.array(k))["y"], x if kept else 0 * x)
+
+
+def test_sizes_that_are_no_number() -> None:
+    for text, given in (
+        ("(double s, float[2] x) => (float[A, B] y) { i = Cast <to = 7> (x) y = OneHot(i, s, x) }", np.array(np.nan)),
+        ('(float[2] s, float[2, 2] x) => (float[A, B] y) { y = Resize <mode = "nearest"> (x, , s) }',
+         np.array([1, np.nan], np.float32)),
+    ):  # fmt: skip
+        x = np.ones((2, 2) if "Resize" in text else 2, np.float32)
+        with pytest.raises(sx.InputError, match="'last'"):
+            sx.compile(model(text))(given, x)
