@@ -19,12 +19,12 @@ from ..dialects.onnx.attributes import name_of_key, text_of
 from ..dialects.onnx.base import describe, value_name
 from ..dialects.onnx.groups import WHOLE, Group, group_at
 from ..dialects.onnx.schema import SEGMENTS, AttributeSpec
-from ..dialects.onnx.types import SparseAttr
 from ..runtime.errors import ModelError, UnsupportedError
 from ..semantics.known import constant_value
 from .dim_nodes import DimWriter, Symbols
 from .downgrade import Downgrade, rule_of
 from .expressible import Inexpressible, check_expressible, schema_then, trimmed
+from .initializers import write_initializers
 from .inspection import (
     block_of,
     body_inputs,
@@ -42,7 +42,7 @@ from .inspection import (
 )
 from .order import names_read
 from .output import Output
-from .protos import add_attribute, add_info, all_names, array_proto, copy_head, copy_notes, sparse_proto, tensor_proto
+from .protos import add_attribute, add_info, all_names, array_proto, copy_head, copy_notes
 
 Array = np.ndarray[Any, Any]
 
@@ -145,7 +145,11 @@ class GraphWriter:
 
         `outputs` are the graph's outputs, each with its name, or "" where it goes by its value's.
         """
-        self._write_initializers(graph)
+        ops = [op for op in self.block.ops if isinstance(op, onnx.InitializerOp)]
+        for op in ops:
+            self._take(op.result, text_of(op.sym))
+        by_name = {self._names[op.result]: op for op in ops}
+        write_initializers(graph, self.output, self.block, self.came, by_name)
         groups = self._groups()
         members = {id(op) for group in groups.values() for op in group.members}
         for op in self.block.ops:
@@ -520,68 +524,7 @@ class GraphWriter:
             seen.add(value)
         return outputs
 
-    # Initializers
-
-    def _write_initializers(self, graph: GraphProto) -> None:
-        ops = [op for op in self.block.ops if isinstance(op, onnx.InitializerOp)]
-        for op in ops:
-            self._take(op.result, text_of(op.sym))
-        by_name = {self._names[op.result]: op for op in ops}
-        if self.came is not None:
-            source, block = self.came
-            before = {text_of(op.sym): op for op in block.ops if isinstance(op, onnx.InitializerOp)}
-            fed = {info.name for info in source.input} if is_main(self.block) else set[str]()
-            for tensor in source.initializer:
-                op = by_name.pop(tensor.name, None)
-                if self._keeps(tensor.name, op, before, fed):
-                    target = graph.initializer.add()
-                    target.CopyFrom(tensor)
-                    self._restore_initializer(target)
-                elif op is not None:
-                    self._new_initializer(graph, tensor.name, op)
-            for sparse in source.sparse_initializer:
-                op = by_name.pop(sparse.values.name, None)
-                if self._keeps(sparse.values.name, op, before, fed):
-                    copy = graph.sparse_initializer.add()
-                    copy.CopyFrom(sparse)
-                    self.output.restore_all(copy)
-                elif op is not None:
-                    self._new_initializer(graph, sparse.values.name, op)
-        for name, op in by_name.items():
-            self._new_initializer(graph, name, op)
-
-    def _new_initializer(self, graph: GraphProto, name: str, op: onnx.InitializerOp) -> None:
-        value = op.value
-        if isinstance(value, SparseAttr):
-            graph.sparse_initializer.append(sparse_proto(value, self.output.weights, name))
-        else:
-            graph.initializer.append(tensor_proto(value, self.output.weights, name))
-
-    def _keeps(
-        self,
-        name: str,
-        op: onnx.InitializerOp | None,
-        before: Mapping[str, onnx.InitializerOp],
-        fed: set[str],
-    ) -> bool:
-        """Whether the file's initializer stands as it came. `op` is the one of that name now."""
-        came = before.get(name)
-        if came is None:
-            return True  # one that the reader leaves out: an input of the same name hides it
-        if op is None:
-            return name in fed and self._ir_version() >= 4  # nothing reads it any more, but a caller may still feed it
-        return op.properties == came.properties
-
-    def _ir_version(self) -> int:
-        assert self.output.source is not None
-        return self.output.source.proto.ir_version
-
-    def _restore_initializer(self, tensor: TensorProto) -> None:
-        self.output.restore(tensor)
-        if self.output.embed_external and tensor.data_location == TensorProto.EXTERNAL:
-            op = constant_named(self.block, tensor.name)
-            if op is not None:
-                tensor.CopyFrom(tensor_proto(op.value, self.output.weights, tensor.name))
+    # What the file has
 
     def _restore_attribute(self, attribute: AttributeProto) -> None:
         if attribute.HasField("t"):

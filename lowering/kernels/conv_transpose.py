@@ -18,7 +18,7 @@ from ...dialects.dims import Dim, as_dim
 from ...dialects.dims.expression import dim_min
 from ..loop_builder import INDEX
 from ..template import TemplateContext
-from .conv import ConvBuilder, ImageView, adopted_plan
+from .direct_conv import ConvBuilder, ImageView, adopted_plan
 from .emit import Emitter, Ix
 from .operands import dims_list, element_type, integers, number
 from .panels import pack_across, slack

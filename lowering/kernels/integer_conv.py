@@ -22,8 +22,8 @@ from ...dialects.dims.expression import ONE
 from ..template import TemplateContext
 from ..tensor.element_kinds import Element
 from .byte_panels import FLIP, DotProducts, as_bytes, ones, scratch_of_quads, zipped
-from .conv import ConvBuilder
 from .conv_plan import ConvPlan, choose_for_bytes, plan_of
+from .direct_conv import ConvBuilder
 from .emit import F32, F64, Emitter, Ix, plain
 from .integer_product import Parameter, Requantizer, Scale, widened
 from .operands import dims_list, integers, number, text

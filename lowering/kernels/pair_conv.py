@@ -12,8 +12,8 @@ from xdsl.ir import SSAValue
 
 from ...dialects import kernel
 from ..template import TemplateContext
-from .conv import ConvBuilder, adopted_plan
 from .conv import build as build_in_f32
+from .direct_conv import ConvBuilder, adopted_plan
 from .emit import Emitter, Ix
 from .operands import in_bf16, integers
 from .pair_products import PairProducts, paired
