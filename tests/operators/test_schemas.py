@@ -19,6 +19,7 @@ import onnxruntime as ort
 import pytest
 from onnx import TensorProto, helper
 from onnx.reference import ReferenceEvaluator
+from result_difference import difference, near
 
 import sardonyx as sx
 
@@ -103,7 +104,7 @@ def disagreement(typed: Typed) -> str | None:
     others = [own] if (own := by_levels(model, feeds)) is not None else []
     judges = node.op not in PEERS_DIFFER and (node.op, typed.element) not in NO_SUCH_NUMBER
     others += by_others(model, feeds) if judges else []
-    differences = [difference(got, other) for other in others]
+    differences = [difference(got, other, alike, other_types=True) for other in others]
     if own is not None and differences[0]:
         return f"the reference functions: {differences[0]}"
     peers = differences[own is not None :]
@@ -158,29 +159,12 @@ def by_others(model: onnx.ModelProto, feeds: dict[str, Any]) -> list[list[Any]]:
     return found
 
 
-def difference(got: Any, want: Any) -> str | None:
-    """Where results differ by more than rounding; one of another element type is no judge."""
-    if isinstance(want, list | tuple):
-        same = isinstance(got, list | tuple) and len(got) == len(want)
-        return next(filter(None, map(difference, got, want)), None) if same else f"no sequence of {len(want)}"
-    if isinstance(want, dict) or want is None:
-        return None if str(got) == str(want) else f"{got} for {want}"
-    got, want = np.asarray(got), np.asarray(want)
-    if got.shape != want.shape:
-        return f"shape {got.shape} for {want.shape}"
-    if want.dtype.kind in "OUST":
-        return None if got.astype(str).tolist() == want.astype(str).tolist() else "other texts"
-    if got.dtype != want.dtype:
-        return None
-    return f"{got.ravel()[:4]} for {want.ravel()[:4]}" if not alike(got, want).all() else None
-
-
 def alike(got: np.ndarray[Any, Any], want: np.ndarray[Any, Any]) -> Any:
+    """Where elements differ by no more than rounding."""
     if want.dtype.kind in "biu" or "int" in want.dtype.name:
         return got == want
-    wide = np.complex128 if want.dtype.kind == "c" else np.float64
-    a, b = got.astype(wide), want.astype(wide)
     real = want.real.dtype if want.dtype.kind == "c" else want.dtype
     eps = 0.0 if want.dtype.itemsize == 1 else max(float(ml_dtypes.finfo(real).eps), 1e-6)
-    largest = float(np.abs(b[np.isfinite(b)]).max(initial=1.0))
-    return np.isclose(a, b, rtol=8 * eps, atol=8 * eps * largest, equal_nan=True)
+    wide = want.astype(np.complex128 if want.dtype.kind == "c" else np.float64)
+    largest = float(np.abs(wide[np.isfinite(wide)]).max(initial=1.0))
+    return near(got, want, 8 * eps, 8 * eps * largest)
