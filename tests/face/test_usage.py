@@ -84,6 +84,11 @@ def test_inputs_that_the_model_does_not_take(
     assert code == 3 and text == f"error: {text.removeprefix('error: ')}" and message in text
 
 
+def test_kernels_that_the_model_does_not_have(digits: Path, exits: Callable[..., tuple[int, str]]) -> None:
+    code, text = exits("compile", digits, "--emit", "kernels", "--kernel", "nothing")
+    assert code == 3 and text == "error: there is no kernel 'nothing' at this level\n"
+
+
 @pytest.mark.parametrize("given", [("--size", "batch=99999999999999"), ("--input", "image=99999999999999x1x8x8xf32=0")])
 def test_inputs_beyond_memory(given: tuple[str, str], digits: Path, exits: Callable[..., tuple[int, str]]) -> None:
     code, text = exits("run", digits, *given)
