@@ -18,7 +18,7 @@ from ..dialects.onnx import CustomOp, OnnxOp, text_of
 from ..semantics.weights import WeightStore
 from .importer import import_model
 
-COMPOSED = (("", "SequenceMap"), ("ai.onnx.preview", "FlexAttention"))
+COMPOSED = (("ai.onnx.preview", "FlexAttention"),)
 """Domain and name of each."""
 
 

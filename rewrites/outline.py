@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from io import StringIO
 from typing import ClassVar
@@ -250,6 +250,7 @@ class Outliner:
         results: list[SSAValue] = [
             r for op in ops for r in op.results if any(root_op(u.operation, op.parent) not in members for u in r.uses)
         ]
+        results += bearers(ops, results)
         symbols = ordered_symbols([v.type for v in inputs], [*constants.values(), *ops])
         rename = {s: Dim.symbol(f"d{i}") for i, s in enumerate(symbols)}
         most = {s: d for op in ops for s, d in (most_of(op) or {}).items()}
@@ -308,6 +309,19 @@ class Outliner:
         number = self.names.get(stem, 0)
         self.names[stem] = number + 1
         return f"{stem}_{number}"
+
+
+def bearers(ops: Sequence[Operation], results: Sequence[SSAValue]) -> list[SSAValue]:
+    """Values that nothing else reads, but whose sizes the ops find and others count on."""
+    borne = {s for r in results for d in dims_of(r) for s in d.symbols}
+    found: list[SSAValue] = []
+    for op in ops:
+        for symbol in most_of(op) or {}:
+            bearer = next((r for r in op.results if any(str(d) == symbol for d in dims_of(r))), None)
+            if symbol not in borne and bearer is not None:
+                found.append(bearer)
+                borne |= {s for d in dims_of(bearer) for s in d.symbols}
+    return found
 
 
 def label(op: Operation) -> str:

@@ -56,6 +56,7 @@ from .rewrites.infer.walk import RANK_FROM_DATA, named_values, set_type
 from .rewrites.integer_products import use_integer_products
 from .rewrites.learning import rewrite_learning
 from .rewrites.outline import outline
+from .rewrites.sequence_maps import rewrite_sequence_maps
 from .rewrites.simplify import simplify
 from .rewrites.simplify.fold import Compute
 from .rewrites.simplify.half import widen_half
@@ -230,6 +231,7 @@ def _expand(state: State) -> None:
     """Forms of operators that are written with others."""
     fired = rewrite_axes_from_data(state.module) + rewrite_float_products(state.module)
     fired += rewrite_cropped_resize(state.module) + rewrite_small_fills(state.module, state.weights)
+    fired += rewrite_sequence_maps(state.module)
     if fired + rewrite_learning(state.module, state.weights):
         _infer(state)
 

@@ -116,6 +116,18 @@ def brief_condition(text: str) -> str:
     return f"{brief(condition.left)} {condition.op} {brief(condition.right)}"
 
 
+def substituted(text: str, binding: Mapping[str, Dim]) -> str:
+    """The condition with these symbols replaced, in the same form."""
+    for pair, made in (
+        (broadcast_pair(text), broadcast_condition),
+        (difference_pair(text), difference_condition),
+    ):
+        if pair is not None:
+            return made(pair[0].subs(binding), pair[1].subs(binding))
+    condition = Condition.parse(text)
+    return str(Condition(condition.left.subs(binding), condition.op, condition.right.subs(binding)))
+
+
 def condition_symbols(text: str) -> frozenset[str]:
     """The symbols in a condition; for those of two sizes without building the expression that states them."""
     pair = broadcast_pair(text) or difference_pair(text)

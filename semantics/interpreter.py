@@ -20,6 +20,7 @@ from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
 from ..dialects import dims, kernel, onnx
 from ..dialects.dims import Dim
+from ..dialects.dims.expression import DimError
 from ..dialects.onnx import model as names
 from ..runtime.errors import Error, InputError, ModelError, UnsupportedError
 from .conditions import brief_condition
@@ -281,7 +282,9 @@ class Interpreter:
         except (ValueError, IndexError, MemoryError) as error:
             raise InputError(f"{onnx.describe(op)}: {error}") from error
         if isinstance(op, onnx.LoopOp | onnx.ScanOp):
-            results = tuple(_typed_if_empty(v, r, frame) for v, r in zip(results, plan.results))
+            rows: list[int] = list(cast("Sequence[int] | None", attributes.get("scan_output_axes")) or ())
+            axes = [0] * (len(results) - len(rows)) + rows
+            results = tuple(_typed_if_empty(v, r, frame, a) for v, r, a in zip(results, plan.results, axes))
         return results
 
     def _plan(self, op: Operation) -> Plan:
@@ -506,14 +509,23 @@ def _check_type(type_: Attribute, value: Value, what: str) -> None:
         raise InputError(f"{what} has elements of {value.dtype}, not of {wanted}")
 
 
-def _typed_if_empty(value: Value, result: SSAValue | None, frame: Frame) -> Value:
-    """A scan output over no iterations, which only its type gives a shape."""
+def _typed_if_empty(value: Value, result: SSAValue | None, frame: Frame, axis: int) -> Value:
+    """A scan output over no iterations, which only its type gives a shape: 0 along the axis of the iterations."""
     type_ = None if result is None else result.type
     if not isinstance(value, np.ndarray) or value.shape != (0,) or not isinstance(type_, TensorType):
         return value
     ranked = cast("TensorType[Attribute]", type_)
-    sizes = [frame.evaluate(dim) if dim is not None else None for dim in _sizes(ranked)]
-    return np.zeros([0, *(n or 0 for n in sizes[1:])], onnx.numpy_dtype(ranked.element_type))
+    sizes = [_size_if_any(dim, frame) for dim in _sizes(ranked)]
+    sizes[axis] = 0
+    return np.zeros([n or 0 for n in sizes], onnx.numpy_dtype(ranked.element_type))
+
+
+def _size_if_any(dim: Dim | None, frame: Frame) -> int | None:
+    """A size that may be of what never ran, so that it may have no value."""
+    try:
+        return None if dim is None else frame.evaluate(dim)
+    except DimError:
+        return None
 
 
 def _own(value: Value) -> Value:

@@ -17,6 +17,7 @@ from ...semantics.facts import Facts
 from ...semantics.weights import WeightStore
 from .declared import difference, differences, wrong_type_of_node
 from .materialize import materialize
+from .settle import settle_symbols
 from .walk import Inference
 
 DIAGNOSTICS = "dims.diagnostics"
@@ -93,6 +94,8 @@ def _inferred(
         inference.function(function)
     if inference.unsupported:
         raise UnsupportedError("\n".join(inference.unsupported.values()))
+    for function in functions:
+        settle_symbols(function, inference.names)
     return inference
 
 

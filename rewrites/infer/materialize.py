@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,10 +14,11 @@ from ...dialects import dims, onnx
 from ...dialects.dims import Dim, as_dim
 from ...dialects.dims.expression import ZERO
 from ...dialects.onnx.types import numpy_dtype
-from ...semantics.conditions import Condition, broadcast_pair, condition_symbols
-from ...semantics.shapes import Guard, Names
-from ...semantics.shapes.elements import as_integers, is_integer
+from ...semantics.conditions import Condition, broadcast_pair, condition_symbols, substituted
+from ...semantics.shapes import Guard, Names, elements_of
+from ...semantics.shapes.elements import as_integers, filled, is_integer
 from .regions import visible, yields
+from .settle import replace_symbols, sizes_of_branch
 from .walk import RANK_FROM_DATA, Demands, ranked_dims
 
 if TYPE_CHECKING:
@@ -78,7 +79,10 @@ def _resolve_branches(function: FuncOp, inference: Inference, guarded: bool) -> 
             continue
         value = inference.decided.get(op)
         if value is not None:
-            _inline(op, op.then_branch if value else op.else_branch, inference)
+            binding = _inline(op, op.then_branch if value else op.else_branch, inference)
+            if binding:
+                replace_symbols(function, binding)
+                _replace_in(inference, binding)
             continue
         for region in op.regions if guarded else ():
             failure = inference.failed.get(region)
@@ -93,8 +97,11 @@ def _is_attached(op: Operation, function: FuncOp) -> bool:
     return parent is function
 
 
-def _inline(op: onnx.IfOp, region: Region, inference: Inference) -> None:
-    """Moves a branch's operations in front of the If, whose guards go to the operation after it."""
+def _inline(op: onnx.IfOp, region: Region, inference: Inference) -> dict[str, Dim]:
+    """Moves a branch's operations in front of the If, whose guards go to the operation after it.
+
+    Gives what the symbols are that the If bound to its results' sizes and elements.
+    """
     block = _block_of(op)
     body = region.block
     given = list(yields(body))
@@ -109,10 +116,39 @@ def _inline(op: onnx.IfOp, region: Region, inference: Inference) -> None:
             inner.erase()
         else:
             block.insert_op_before(inner, op)
+    binding: dict[str, Dim] = {}
     for result, value in zip(op.results, given):
+        binding |= sizes_of_branch(op, value, result) | _elements_of_branch(value, result, inference)
         result.replace_all_uses_with(value)
     op.detach()
     op.erase()
+    return binding
+
+
+def _elements_of_branch(value: SSAValue, result: SSAValue, inference: Inference) -> dict[str, Dim]:
+    """The elements of what a branch gives for the symbols that stand for those of the If's result."""
+    symbols = inference.names.bound.get(result)
+    elements = None if symbols is None else elements_of(value, inference.scope)
+    found = None if elements is None else as_integers(elements)
+    if symbols is None or found is None:
+        return {}
+    return {str(symbol): d for symbol, d in zip(symbols, found, strict=True)}
+
+
+def _replace_in(inference: Inference, binding: Mapping[str, Dim]) -> None:
+    """Puts expressions in the place of symbols in what inference keeps beside the IR."""
+    for demands in inference.demands.values():
+        demands.guards[:] = [
+            guard
+            if condition_symbols(guard.condition).isdisjoint(binding)
+            else Guard(substituted(guard.condition, binding), guard.why)
+            for guard in demands.guards
+        ]
+        for index, found in demands.shape_operands.items():
+            demands.shape_operands[index] = tuple(d.subs(binding) for d in found)
+    for value, elements in inference.scope.values.items():
+        row = [e.subs(binding) if isinstance(e, Dim) else e for e in elements.reshape(-1)]
+        inference.scope.values[value] = filled(elements.shape, row)
 
 
 def _make_failing(op: onnx.IfOp, region: Region, failure: str, inference: Inference) -> None:
@@ -242,9 +278,12 @@ def told_by(op: Operation) -> list[str]:
 def _bind(names: Names, used: Iterable[str]) -> None:
     """A `dims.bind` after the definition of each value whose elements' symbols are in use."""
     for value in dict.fromkeys(names.bound_owners[name] for name in used):
-        if any(isinstance(use.operation, dims.BindOp) for use in value.uses):
+        symbols = [str(d) for d in names.bound[value]]
+        if any(
+            isinstance(b := use.operation, dims.BindOp) and [s.data for s in b.symbols] == symbols for use in value.uses
+        ):
             continue
-        bind = dims.BindOp(value, [str(d) for d in names.bound[value]])
+        bind = dims.BindOp(value, symbols)
         owner = value.owner
         if isinstance(owner, Operation):
             _copy_origin(owner, bind)

@@ -20,6 +20,7 @@ from ...dialects.onnx.model import opsets_of
 from ...dialects.onnx.signature import has_own_results, type_problem
 from ...dialects.onnx.types import OptionalType, SequenceType, UnknownType
 from ...runtime.errors import ModelError, UnsupportedError
+from ...semantics.conditions import condition_symbols, substituted
 from ...semantics.custom import NO_OPERATORS, Operators
 from ...semantics.facts import Contradiction, Facts
 from ...semantics.shapes import Context, Guard, Names, RankUnknown, Scope, ShapeError, result_types, rule_of
@@ -252,7 +253,7 @@ class Inference:
 
     def _assume(self, op: dims.AssumeOp, scope: Scope) -> str | None:
         try:
-            scope.facts.assume(op.condition.data)
+            scope.facts.assume(current_condition(op, self.names))
         except Contradiction as error:
             return f"an assumption cannot hold: {error}"
         return None
@@ -321,6 +322,13 @@ def set_binds(c: Context) -> None:
 def ranked_dims(type_: Attribute) -> tuple[Dim, ...]:
     """The dims of a ranked tensor; none for other types."""
     return dims_of(type_) if isinstance(type_, TensorType) else ()
+
+
+def current_condition(op: dims.AssumeOp, names: Names) -> str:
+    """What an op of an earlier run states, with symbols that no axis has any more replaced."""
+    text = op.condition.data
+    settled = names.settled(condition_symbols(text)) if names.axes else {}
+    return substituted(text, settled) if settled else text
 
 
 # --- names ------------------------------------------------------------------------------------------------------------

@@ -7,14 +7,16 @@ from typing import cast
 
 import numpy as np
 from xdsl.dialects.builtin import TensorType
+from xdsl.dialects.func import FuncOp
 from xdsl.ir import Block, Operation, SSAValue
 
 from ...dialects import dims, onnx
-from ...dialects.dims import dims_of
+from ...dialects.dims import Dim, dims_of
 from ...dialects.onnx.groups import PART, WHOLE
 from ...semantics.known import constant_value
 from ...semantics.weights import WeightStore
 from ..driver import Pattern, PatternRewriter
+from ..infer.settle import replace_symbols, sizes_of_branch
 from .redundancy import IMPURE
 from .rule import axes_constant, constant, element_of
 
@@ -43,7 +45,21 @@ class InlineKnownIf(Pattern):
         values = list(end.values)
         end.detach()
         end.erase()
+        function = enclosing_function(branch)
+        binding: dict[str, Dim] = {}
+        for value, result in zip(values, branch.results, strict=True):
+            binding |= sizes_of_branch(branch, value, result)
         rewriter.replace(op, values)
+        if binding and function is not None:
+            replace_symbols(function, binding)
+
+
+def enclosing_function(op: Operation) -> Operation | None:
+    """The function that an op is in, at whatever depth."""
+    parent: Operation | None = op
+    while parent is not None and not isinstance(parent, FuncOp):
+        parent = parent.parent_op()
+    return parent
 
 
 NOT_COPIED = ("onnx.node", "onnx.names", PART, WHOLE)

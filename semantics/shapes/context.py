@@ -51,14 +51,15 @@ class Guard:
 class Names:
     """The names of symbols that inference made, by what they stand for; asked twice, it answers the same.
 
-    `owners` gives the value that a symbol's binding comes with: whose size it is, or one of whose elements;
-    `bound_owners` has only the latter.
+    `owners` gives the value that a symbol's binding comes with: whose size it is (`axes` has the axis), or one of whose
+    elements; `bound_owners` has only the latter.
     """
 
     taken: set[str] = field(default_factory=set[str])
     sizes: dict[tuple[SSAValue, int], Dim] = field(default_factory=dict[tuple[SSAValue, int], Dim])
     bound: dict[SSAValue, list[Dim]] = field(default_factory=dict[SSAValue, list[Dim]])
     owners: dict[str, SSAValue] = field(default_factory=dict[str, SSAValue])
+    axes: dict[str, int] = field(default_factory=dict[str, int])
     bound_owners: dict[str, SSAValue] = field(default_factory=dict[str, SSAValue])
     _next: dict[str, int] = field(default_factory=dict[str, int])
 
@@ -83,6 +84,21 @@ class Names:
         """Lets a symbol stand for the size of a value's axis."""
         self.sizes[value, axis] = symbol
         self.owners[str(symbol)] = value
+        self.axes[str(symbol)] = axis
+
+    def settled(self, symbols: Iterable[str]) -> dict[str, Dim]:
+        """Of symbols that an earlier run made those whose axis has another size by now, with it."""
+        found: dict[str, Dim] = {}
+        for name in symbols:
+            axis = self.axes.get(name)
+            type_ = None if axis is None else self.owners[name].type
+            if isinstance(type_, TensorType) and axis is not None and str(size := dims_of(type_)[axis]) != name:
+                found[name] = size
+        return found
+
+    def current(self, dim: Dim) -> Dim:
+        """An expression of an earlier run, with symbols that no axis has any more replaced."""
+        return dim.subs(self.settled(dim.symbols))
 
     def elements(self, value: SSAValue, count: int) -> list[Dim]:
         """Symbols for the elements of an integer tensor that only data decides: `v0`, `v1`, ..."""
@@ -353,7 +369,7 @@ def _elements_by_owner(value: SSAValue, scope: Scope) -> Elements | None:
     shape = static_shape(value)
     if isinstance(owner, dims_dialect.TensorOp) and shape is not None:
         out = np.empty(len(owner.exprs.data), object)
-        out[:] = owner.exprs.data
+        out[:] = [scope.names.current(d) for d in owner.exprs.data]
         return out.reshape(shape)
     if shape is not None and prod(shape) > MAX_ELEMENTS:
         return None

@@ -40,6 +40,23 @@ def test_elements() -> None:
         assert outputs["y"].tolist() == [1, 2, 5]
 
 
+@pytest.mark.parametrize(
+    "nodes",
+    [
+        "p = Compress <axis = 0> (x, c) y = Size (p)",
+        "p = NonZero (c) s = Shape (p) y = Gather (s, one)",
+        "e = Where (c, x, zero) u = Unique (e) n = Neg (u) y = Size (n)",
+    ],
+)
+def test_a_size_of_what_nothing_reads(nodes: str) -> None:
+    text = f"(float[N] x, bool[N] c) => (int64 y) <int64 one = {{1}}, float zero = {{0}}> {{ {nodes} }}"
+    for size in (0, 1, 9):
+        x, c = np.arange(1, size + 1, dtype=np.float32), np.arange(size) % 3 == 0
+        want = c.sum() + (bool(size > 1) if "Unique" in nodes else 0)
+        for outputs in everywhere(HEAD + text, {"x": x, "c": c}):
+            assert outputs["y"] == want
+
+
 @pytest.mark.parametrize("axis", [0, 1])
 def test_a_size_that_constants_tell(axis: int) -> None:
     """The result has its size before it is run: nothing is stored behind it."""
