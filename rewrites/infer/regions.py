@@ -14,7 +14,7 @@ from ...dialects.dims import Dim, as_dim, dims_of
 from ...dialects.dims.expression import ONE, DimError, parse_dim
 from ...dialects.onnx.declared import declared_types
 from ...dialects.onnx.types import ELEMENT_NAMES, ELEMENT_TYPES, OptionalType, SequenceType, UnknownType
-from ...semantics.facts import Contradiction, Facts
+from ...semantics.facts import Contradiction, Facts, simplified
 from ...semantics.shapes import Context, Names, Scope, ShapeError, elements_of
 from ...semantics.shapes.containers import ANY, container_dims, merged
 from ...semantics.shapes.elements import Elements, Truth, as_integers, filled
@@ -212,11 +212,11 @@ def loop(inference: Inference, c: Context) -> list[Attribute | None]:
     inner = _fixpoint(inference, c, _Carried(block, states, initial), iteration)
     given = list(yields(block))
     trips = trip_count(c, block, given[0], inner, iteration, op.body)
-    grown = [_grown(c, *state, trips, op.body) for state in zip(states, initial, given[1:])]
+    grown = [_grown(c, *state, trips, op.body, inner.facts) for state in zip(states, initial, given[1:])]
     types: list[Attribute | None] = [escaping(c, at, type_, [op.body]) for at, type_ in enumerate(grown)]
     for at in range(len(states), len(c.results)):
         row = given[1 + at].type
-        types.append(_stacked(c, at, row, trips, 0, op.body))
+        types.append(_stacked(c, at, row, trips, 0, op.body, inner.facts))
     return types
 
 
@@ -331,7 +331,9 @@ def _widened_dim(arg: SSAValue, axis: int, before: Dim, after: Dim, names: Names
     return names.size(arg, axis)
 
 
-def _grown(c: Context, arg: SSAValue, first: SSAValue, after: SSAValue, trips: Dim | None, body: Region) -> Attribute:
+def _grown(
+    c: Context, arg: SSAValue, first: SSAValue, after: SSAValue, trips: Dim | None, body: Region, facts: Facts
+) -> Attribute:
     """A state's type after the loop: an axis that each iteration makes longer by the same has grown that often."""
     before = arg.type
     if trips is None or not all(isinstance(value.type, TensorType) for value in (arg, first, after)):
@@ -339,18 +341,25 @@ def _grown(c: Context, arg: SSAValue, first: SSAValue, after: SSAValue, trips: D
     assert isinstance(before, TensorType)
     found: list[Dim] = []
     for axis, (size, start, end) in enumerate(zip(dims_of(arg), dims_of(first), dims_of(after), strict=True)):
-        gain = end - size
+        gain = _outside(c, end - size, body, facts)
         is_own = size is c.scope.names.sizes.get((arg, axis))
         constant = gain.symbols.isdisjoint(size.symbols) and visible(gain, c.scope.names, [body])
         found.append(start + gain * trips if is_own and constant else size)
     return dims.tensor_type(before.element_type, found)
 
 
-def _stacked(c: Context, at: int, row: Attribute, count: Dim | None, axis: int, body: Region) -> Attribute:
+def _outside(c: Context, d: Dim, body: Region, facts: Facts) -> Dim:
+    """A size of a body, without what the facts of an iteration make irrelevant where it is not known outside."""
+    return d if visible(d, c.scope.names, [body]) else simplified(d, facts)
+
+
+def _stacked(
+    c: Context, at: int, row: Attribute, count: Dim | None, axis: int, body: Region, facts: Facts
+) -> Attribute:
     """The rows of all iterations as one tensor, stacked along a new axis."""
     if not isinstance(row, TensorType):
         return row
-    found = list(dims_of(row))
+    found = [_outside(c, d, body, facts) for d in dims_of(row)]
     if not -len(found) - 1 <= axis <= len(found):
         raise ShapeError(f"axis {axis} is out of range for rank {len(found) + 1}")
     axis = axis + len(found) + 1 if axis < 0 else axis
@@ -396,7 +405,7 @@ def scan(inference: Inference, c: Context) -> list[Attribute | None]:
     types: list[Attribute | None] = [escaping(c, at, arg.type, [op.body]) for at, arg in enumerate(states)]
     out_axes = c.attr("scan_output_axes") or [0] * rows
     for at, axis in zip(range(first, len(c.results)), out_axes):
-        types.append(_stacked(c, at, given[at].type, length, axis, op.body))
+        types.append(_stacked(c, at, given[at].type, length, axis, op.body, inner.facts))
     return types
 
 

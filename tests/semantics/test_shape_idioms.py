@@ -73,7 +73,12 @@ def named_numbers(nodes: str) -> tuple[str, list[str]]:
 
 def idioms() -> list[Idiom]:
     here = Path(__file__).parent
-    files = ("shape_idioms.txt", "shape_idioms_of_exporters.txt", "shape_idioms_of_frameworks.txt")
+    files = (
+        "shape_idioms.txt",
+        "shape_idioms_of_exporters.txt",
+        "shape_idioms_of_frameworks.txt",
+        "shape_idioms_of_networks.txt",
+    )
     return [idiom for file in files for idiom in read(here / file)]
 
 
