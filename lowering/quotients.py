@@ -83,10 +83,11 @@ def _drop_maximum(quotient: arith.DivfOp) -> None:
     maximum = quotient.lhs.owner
     if not isinstance(maximum, arith.MaximumfOp) or not maximum.result.has_one_use():
         return
-    bound = maximum.rhs.owner
-    if isinstance(bound, arith.ConstantOp) and isinstance(bound.value, FloatAttr) and bound.value.value.data == 0:
-        quotient.operands[0] = maximum.lhs
-        Rewriter.erase_op(maximum)
+    for bound, other in ((maximum.rhs.owner, maximum.lhs), (maximum.lhs.owner, maximum.rhs)):
+        if isinstance(bound, arith.ConstantOp) and isinstance(bound.value, FloatAttr) and bound.value.value.data == 0:
+            quotient.operands[0] = other
+            Rewriter.erase_op(maximum)
+            return
 
 
 def _keep_float(byte: vectorx.ConvertOp) -> int:

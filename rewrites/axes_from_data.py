@@ -21,7 +21,7 @@ from xdsl.dialects.builtin import ModuleOp, StringAttr, TensorType, UnitAttr, i1
 from xdsl.ir import Attribute, Operation, SSAValue
 
 from ..dialects import dims, onnx
-from ..dialects.dims import dims_of
+from ..dialects.dims import as_dim, dims_of
 from ..dialects.dims.expression import ZERO
 from ..dialects.dims.interval import SIZE_LIMIT, is_signed
 from ..dialects.onnx.types import ELEMENT_CODES, UNKNOWN
@@ -342,6 +342,10 @@ class SpreadReduce(Pattern):
         assert isinstance(op, onnx.OnnxOp)
         x, axes = op.operand_at(0), op.operand_at(1)
         rank, left = rank_of(x), rank_of(op.results[0])
+        if rank and x is not None and not are_numbers(axes) and axes is not None and dims_of(axes) == (as_dim(rank),):
+            attributes = {"keepdims": onnx.attr(op, "keepdims")}
+            rewriter.replace(op, type(op).make([x], attributes, [op.results[0].type], like=op))  # as many as there are
+            return
         if not bound_by_execution(op) or rank is None or left is None:
             return
         assert x is not None and axes is not None

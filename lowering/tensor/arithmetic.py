@@ -311,7 +311,7 @@ def where(o: Operands) -> list[Node]:
 
 
 def clip(o: Operands) -> list[Node]:
-    """min(high, max(x, low)): `high` wins where it is the lower one."""
+    """min(high, max(low, x)): `high` wins where it is the lower one; of zeros of both signs x stays."""
     t = o.element().compute
     x, low, high = o[0], o.get(1), o.get(2)
     inputs = [n for n in (x, low, high) if n is not None]
@@ -319,9 +319,9 @@ def clip(o: Operands) -> list[Node]:
     def function(s: Scalars, x: SSAValue, *bounds: SSAValue) -> SSAValue:
         rest = list(bounds)
         if low is not None:
-            x = s.max(x, rest.pop(0), t)
+            x = s.max(rest.pop(0), x, t)
         if high is not None:
-            x = s.min(x, rest.pop(0), t)
+            x = s.min(rest.pop(0), x, t)
         return x
 
     return [pointwise(function, inputs, o.dims(), o.element(), 2)]

@@ -121,12 +121,14 @@ def where(condition: Array, x: Array, y: Array, /) -> Array:
 
 
 def clip(x: Array, low: Array | None = None, high: Array | None = None, /) -> Array:
-    """Min(high, Max(x, low)): `high` wins where it is the lower one."""
+    """Min(high, Max(low, x)): `high` wins where it is the lower one; of zeros of both signs x stays."""
     y = single(x)
     if low is not None:
-        y = np.maximum(y, single(low.reshape(())))
+        low = single(low.reshape(()))
+        y = np.where((y < low) | (low != low), low, y)
     if high is not None:
-        y = np.minimum(y, single(high.reshape(())))
+        high = single(high.reshape(()))
+        y = np.where((y > high) | (high != high), high, y)
     return narrow(y, x.dtype)
 
 

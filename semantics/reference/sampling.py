@@ -168,13 +168,21 @@ def resize(
                 continue
             stretch = max(1.0, 1.0 / axis.scale) if antialias else 1.0
             matrix = weight_matrix(places[i], axis.extent, kernel, reach, stretch, bool(exclude_outside))
-            wide = np.moveaxis(np.tensordot(matrix, wide, axes=(1, i)), 0, i)
+            wide = np.moveaxis(_combined(matrix, np.moveaxis(wide, i, 0)), 0, i)
         y = _rounded_to(wide, x.dtype)
     else:
         raise ValueError(f"Resize has no mode {mode!r}")
     if cropped:
         y = _extrapolated(y, plan, places, extrapolation_value)
     return y
+
+
+def _combined(matrix: Array, x: Array) -> Array:
+    """matrix @ x along the first axis; what is infinite or no number goes only where its weight is not 0."""
+    if np.isfinite(x).all():
+        return np.tensordot(matrix, x, axes=(1, 0))
+    rows = [np.tensordot(row[row != 0], x[row != 0], axes=(0, 0)) for row in matrix]
+    return np.stack(rows) if rows else np.empty((0, *x.shape[1:]))
 
 
 def _rounded_to(y: Array, dtype: np.dtype) -> Array:

@@ -6,9 +6,13 @@ import numpy as np
 from xdsl.dialects.builtin import i64
 
 from ...dialects import onnx
+from ...dialects.dims import as_dim
 from ...dialects.dims.expression import ONE
 from ..chosen_axes import reduced_to_one, without_one
 from .context import Context, Rules, ShapeError, Types
+
+FEW_AXES = 3
+"""Of so many axes without one that is data the sizes are short expressions; of more they are bound at run time."""
 
 
 def reduce(c: Context) -> Types:
@@ -18,7 +22,9 @@ def reduce(c: Context) -> Types:
     axes: list[int] | None = []
     if c.has(1):
         axes = c.known_ints(1)
-    if axes is None and (chosen := c.ints(1)) is not None and (keep or len(chosen) == 1):
+    if axes is None and x and c.dims(1) == (as_dim(len(x)),):
+        axes = list(range(len(x)))  # as many as there are
+    if axes is None and (chosen := c.ints(1)) is not None and (keep or (len(chosen) == 1 and len(x) <= FEW_AXES)):
         if not x and chosen:
             raise ShapeError(f"{c.op.name} of a scalar along an axis")
         for axis in chosen:

@@ -162,3 +162,34 @@ def test_no_gram_has_the_weight_zero_also_where_weights_are_below() -> None:
     pool = {"ngram_indexes": [0, 1], "pool_int64s": [5, 6], "weights": [-2.0, -3.0]}
     (got,) = outputs_of(Case("TfIdfVectorizer", (np.array([5, 5]),), {**attributes, **pool}), False)
     assert got.tolist() == [-2, 0] and not np.signbit(got[1])
+
+
+@pytest.mark.parametrize("keepdims", [0, 1])
+def test_all_axes_are_data(keepdims: int) -> None:
+    """As many as there are: it does not matter which comes where."""
+    x = np.arange(24, dtype=np.float32).reshape(2, 3, 4, 1)
+    case = Case("ReduceSum", (x, np.array([2, -4, 3, 1])), {"keepdims": keepdims})
+    model = case.model(dynamic=True)
+    for length in (4, None):
+        if length is None:
+            model.graph.input[1].type.tensor_type.shape.dim[0].dim_param = "length"
+        (got,) = sx.compile(model).run(None, case.feeds())
+        assert got.tolist() == x.sum(keepdims=bool(keepdims)).tolist()
+
+
+@pytest.mark.parametrize("constants", [[], [0, 1, 2], [1, 2]])
+@pytest.mark.parametrize("bounds", [(0.0, 1.0), (-1.0, 0.0), (-0.0, 0.0)])
+def test_a_zero_inside_of_bounds_of_zero_keeps_its_sign(bounds: tuple[float, float], constants: list[int]) -> None:
+    for dtype in (np.float32, np.float64, np.float16):
+        low, high = (np.array(b, dtype) for b in bounds)
+        (got,) = outputs_of(Case("Clip", (np.array([0.0, -0.0], dtype), low, high), constants=constants), False)
+        assert np.signbit(got).tolist() == [False, True]
+
+
+@pytest.mark.parametrize("constants", [[], [0]])
+def test_what_is_no_number_is_resized_where_it_is(constants: list[int]) -> None:
+    x = np.array([np.nan, 1, 2, 4, np.inf], np.float32)
+    (got,) = outputs_of(
+        Case("Resize", (x, None, np.array([2], np.float32)), {"mode": "linear"}, constants=constants), False
+    )
+    assert np.array_equal(got[3:7], np.array([1.25, 1.75, 2.5, 3.5], np.float32)) and np.isnan(got[:2]).all()
