@@ -299,13 +299,17 @@ class ExpandLinear(Learned):
             count = 1
         scores = self.product(b, rows, flat, count, self.features(x), t)
         scores = b.add(scores, b.table(np.array(intercepts), t))
-        table = b.transformed(scores, kind, t)
+        binary = "targets" not in a and count == 1 and len(labels or ()) == 2
+        softmax = binary and kind in ("SOFTMAX", "SOFTMAX_ZERO")
+        both = b.two_columns(b.sub(b.table(np.zeros(()), t), scores), scores) if softmax else scores
+        table = b.transformed(both, kind, t)
         if "targets" in a:
             return [b.cast(table, f32)]
-        if count == 1 and len(labels or ()) == 2:
+        if binary:
             above = b.op(onnx.GreaterOp, scores, b.table(np.zeros(()), t))
             chosen = b.op(onnx.ReshapeOp, b.cast(above, i64), b.ints([-1]))
-            table = b.two_columns(b.sub(b.table(np.ones(()), t), table), table)
+            if not softmax:
+                table = b.two_columns(b.sub(b.table(np.ones(()), t), table), table)
         else:
             chosen = b.op(onnx.ArgMaxOp, scores, attributes={"axis": 1, "keepdims": 0})
         return [b.labels(chosen, labels), b.cast(table, f32)]

@@ -267,7 +267,10 @@ def linear_regressor(o: Operands) -> list[Node]:
 
 
 def linear_classifier(o: Operands) -> list[Node]:
-    """Labels and scores.  One row of coefficients is a binary model, whose second class wins above 0."""
+    """Labels and scores.  One row of coefficients is a binary model, whose second class wins above 0.
+
+    The softmaxes are of its score and the negative of it.
+    """
     labels = o.attr("classlabels_ints")
     if o.attr("classlabels_strings"):
         raise o.refuse("labels that are strings")
@@ -286,9 +289,13 @@ def linear_classifier(o: Operands) -> list[Node]:
             I64,
             2,
         )
-        second = transformed(o, scores)
-        first = pointwise(lambda s, v: s.sub(s.constant(1.0, t), v, t), (second,), second.dims, t)
-        delivered = concatenated([first, second], 1, o.dims(1))
+        if o.attr("post_transform") in ("SOFTMAX", "SOFTMAX_ZERO"):
+            negative = pointwise(lambda s, v: s.sub(s.constant(0.0, t), v, t), (scores,), scores.dims, t)
+            delivered = transformed(o, concatenated([negative, scores], 1, o.dims(1)))
+        else:
+            second = transformed(o, scores)
+            first = pointwise(lambda s, v: s.sub(s.constant(1.0, t), v, t), (second,), second.dims, t)
+            delivered = concatenated([first, second], 1, o.dims(1))
     else:
         chosen, delivered = extremum_index(scores, 1, Combine.MAX), transformed(o, scores)
     return [_labels(o, chosen, labels), converted(delivered, F32)]

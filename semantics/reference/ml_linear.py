@@ -41,7 +41,10 @@ def linear_classifier(
     multi_class: int = 0,
     post_transform: str = "NONE",
 ) -> tuple[Array, Array]:
-    """Labels and scores.  One row of coefficients is a binary model, whose second class wins above 0."""
+    """Labels and scores.  One row of coefficients is a binary model, whose second class wins above 0.
+
+    The softmaxes are of its score and the negative of it.
+    """
     del multi_class  # both forms evaluate alike
     rows = _rows(x)
     features = rows.shape[1]
@@ -52,7 +55,10 @@ def linear_classifier(
     labels = classlabels_strings or classlabels_ints or ()
     if scores.shape[1] == 1 and len(labels) == 2:
         chosen = (scores[:, 0] > 0).astype(np.int64)
-        table = binary_scores(transformed(scores, post_transform)[:, 0], "NONE", probability=True)
+        if post_transform in ("SOFTMAX", "SOFTMAX_ZERO"):
+            table = transformed(np.hstack([-scores, scores]), post_transform)
+        else:
+            table = binary_scores(transformed(scores, post_transform)[:, 0], "NONE", probability=True)
     else:
         chosen, table = np.argmax(scores, axis=1), transformed(scores, post_transform)
     return labels_of(chosen, classlabels_strings, classlabels_ints), delivered(table)

@@ -193,3 +193,14 @@ def test_what_is_no_number_is_resized_where_it_is(constants: list[int]) -> None:
         Case("Resize", (x, None, np.array([2], np.float32)), {"mode": "linear"}, constants=constants), False
     )
     assert np.array_equal(got[3:7], np.array([1.25, 1.75, 2.5, 3.5], np.float32)) and np.isnan(got[:2]).all()
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+@pytest.mark.parametrize("constants", [[], [0]])
+def test_a_softmax_of_one_score_is_of_it_and_its_negative(constants: list[int], dynamic: bool) -> None:
+    scores = np.array([[-2.5], [0.5], [1.5]], np.float32)
+    attributes = {"coefficients": [1.0], "intercepts": [0.0], "classlabels_ints": [5, -1], "post_transform": "SOFTMAX"}
+    case = Case("LinearClassifier", (scores,), attributes, 2, constants, "ai.onnx.ml", 1)
+    labels, table = outputs_of(case, dynamic)
+    second = 1 / (1 + np.exp(-2 * scores[:, 0]))
+    assert labels.tolist() == [5, -1, -1] and np.allclose(table, np.stack([1 - second, second], 1), atol=1e-6)
