@@ -146,10 +146,10 @@ def leave_branch(
 ) -> None:
     """Puts a branch's value where the If's result is."""
     source = e.place(value)
-    if target.is_object:
-        target.set(e, source.pointer, ())
-        return
     sizes = sizes_of(e, value)
+    if target.is_object:
+        target.set(e, source.pointer, sizes)
+        return
     if place is None:
         target.set(e, lasting(e, value, source), sizes)
         return

@@ -128,16 +128,10 @@ def make_states(
 def make_stacks(
     e: EntryBuilder, values: Sequence[SSAValue], results: Sequence[SSAValue], homes: Sequence[Dim | str]
 ) -> list[Stack]:
-    """The loop's stacked outputs. Raises UnsupportedError for texts, which are no bytes that could stand in a row."""
+    """The loop's stacked outputs."""
     b = e.b
     stacks: list[Stack] = []
     for value, result, home in zip(values, results, homes, strict=True):
-        if is_object(value.type):
-            owner = result.owner
-            assert isinstance(owner, Operation)
-            raise UnsupportedError(
-                f"{onnx.describe(owner)} stacks up texts: its output '{name_of(result, owner.name)}'"
-            )
         sizes = [b.words(1) for _ in tensor_dims(value.type)]
         place = home_before(e, home, result.type)
         stacks.append(Stack(value, result, place, b.words(1), b.words(1), sizes))
@@ -162,11 +156,8 @@ def enter(e: EntryBuilder, op: Operation, state: State, initial: SSAValue) -> No
         enter_fill(e, op, state, initial.owner)
         return
     source = e.place(initial)
-    if state.is_object:
-        state.variable.set(e, source.pointer, ())
-        return
     sizes = sizes_of(e, initial)
-    if state.unchanged:
+    if state.unchanged or state.is_object:
         state.variable.set(e, source.pointer, sizes)
     elif state.buffers is None:
         pointer = e.allocate(e.bytes_of(initial))
@@ -314,7 +305,7 @@ def enlarge(e: EntryBuilder, stack: Stack, needed: SSAValue, used: SSAValue, mar
 def advance(e: EntryBuilder, op: Operation, states: Sequence[State], mark: SSAValue | None) -> None:
     """Makes what the body yielded the state of the next iteration."""
     b = e.b
-    objects = [(s, e.pointer(s.value)) for s in states if s.is_object]
+    objects = [(s, e.pointer(s.value), sizes_of(e, s.value)) for s in states if s.is_object]
     buffered = [s for s in states if s.buffers is not None and not s.unchanged]
     growing = [s for s in states if s.buffers is None and not s.is_object and not s.unchanged]
     moved: list[tuple[State, list[SSAValue], SSAValue]] = []
@@ -329,8 +320,8 @@ def advance(e: EntryBuilder, op: Operation, states: Sequence[State], mark: SSAVa
         pointer = e.allocate(size)
         e.copy(pointer, e.pointer(state.value), size)
         staged.append((state, sizes_of(e, state.value), size, pointer))
-    for state, pointer in objects:
-        state.variable.set(e, pointer, ())
+    for state, pointer, sizes in objects:
+        state.variable.set(e, pointer, sizes)
     for state, sizes, spare in moved:
         b.store_at(state.variable.load(e), state.spare, 0)
         state.variable.set(e, spare, sizes)
@@ -352,8 +343,7 @@ def leave_loop(e: EntryBuilder, op: Operation, shape: LoopShape, initial: Sequen
             b.load_at(state.variable.sizes[axis], 0) if axis in state.variable.sizes else e.size(dim)
             for axis, dim in enumerate(inner)
         ]
-        if not state.is_object:
-            bind_sizes(e, op, state.result, sizes)
+        bind_sizes(e, op, state.result, sizes)
         if state.buffers is None:
             if state.unchanged and not state.is_object:
                 pointer = lasting(e, state.result, Place(pointer, e.place(value).lasting))

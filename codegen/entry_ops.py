@@ -23,6 +23,7 @@ from .entry_values import (
     element_bytes,
     escaped,
     homes_of,
+    host_result,
     host_value,
     is_object,
     name_of,
@@ -299,7 +300,7 @@ def call_host(e: EntryBuilder, op: Operation) -> None:
         "name": onnx.operator_name(op),
         "node": node_of(op),
         "inputs": [host_value(None if v is None else v.type) for v in operands],
-        "outputs": [host_value(r.type) for r in op.results],
+        "outputs": [host_result(r.type) for r in op.results],
     }
     homes = homes_of(op, "kernel.outputs", len(op.results)) if "kernel.outputs" in op.attributes else ["dynamic"]
     words: list[SSAValue] = []
@@ -311,7 +312,7 @@ def call_host(e: EntryBuilder, op: Operation) -> None:
     for home, result in zip(homes, op.results, strict=True):
         starts.append(len(words))
         if is_object(result.type):
-            words.append(b.int(0))
+            words.extend(b.int(0) for _ in range(1 + len(tensor_dims(result.type))))
             continue
         known = all(e.sizes.has(dim) for dim in tensor_dims(result.type))
         place = e.home(home, result.type) if known else None
@@ -348,12 +349,9 @@ def as_word(e: EntryBuilder, pointer: SSAValue) -> SSAValue:
 def read_back(e: EntryBuilder, op: Operation, block: SSAValue, start: int, result: SSAValue) -> None:
     """What a host has set: an object's number, or a new tensor's pointer and sizes."""
     b = e.b
-    if is_object(result.type):
-        e.places[result] = Place(b.load_at(block, WORD * start), True)
-        return
     if result in e.places:
         return
-    e.places[result] = Place(b.load_at(block, WORD * start, PTR), True)
+    e.places[result] = Place(b.load_at(block, WORD * start, I64 if is_object(result.type) else PTR), True)
     sizes = [b.load_at(block, WORD * (start + 1 + axis)) for axis in range(len(tensor_dims(result.type)))]
     bind_sizes(e, op, result, sizes)
 

@@ -93,8 +93,13 @@ def byte_size(type_: Attribute) -> Dim:
     return total
 
 
+def host_result(type_: Attribute) -> HostValue:
+    """How the manifest describes a result of a host operator; of texts, too, it has to say the sizes."""
+    return {"dtype": host_value(type_)["dtype"], "rank": len(dims_of(type_)) if isinstance(type_, TensorType) else -1}
+
+
 def host_value(type_: Attribute | None) -> HostValue:
-    """How the manifest describes an operand or result of a host operator; None for an absent one."""
+    """How the manifest describes an operand of a host operator; None for an absent one."""
     if type_ is None:
         return {"dtype": ABSENT, "rank": -1}
     if not isinstance(type_, TensorType):

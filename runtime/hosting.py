@@ -46,6 +46,8 @@ class Hosted:
             rank = max(0, value["rank"])
             if value["dtype"] in OBJECT_TYPES:
                 words[at] = context.keep(result)
+                if rank:
+                    words[at + 1 : at + 1 + rank] = np.shape(cast("Array", result))
             else:
                 self._deliver(context, value, result, words, at)
             at += 1 + rank

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any, NotRequired, TypedDict, cast
 
-FORMAT = 1
+FORMAT = 2
 """Of this description. Another number is another product version's: compiled again, never guessed at."""
 
 OBJECT_TYPES = ("string", "object")
@@ -57,7 +57,10 @@ class Check(TypedDict):
 
 
 class HostValue(TypedDict):
-    """An operand or result of a host operator; `rank` is -1 for Python objects, which come by number."""
+    """An operand or result of a host operator; Python objects come by number.
+
+    Their `rank` is -1: no sizes follow. Texts that are a result say their sizes.
+    """
 
     dtype: str
     rank: int

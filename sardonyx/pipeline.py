@@ -44,6 +44,7 @@ from .lowering.tensor import attach_bodies, lower_to_tensor
 from .options import Options
 from .questions import RANK_OF_INPUT, question_of
 from .rewrites.axes_from_data import rewrite_axes_from_data
+from .rewrites.branch_ranks import move_into_branches
 from .rewrites.compute_sizes import compute_sizes
 from .rewrites.constants import normalize_constants
 from .rewrites.contrib import EXPANSIONS
@@ -62,6 +63,7 @@ from .rewrites.simplify.fold import Compute
 from .rewrites.simplify.half import widen_half
 from .rewrites.simplify.redundancy import eliminate_dead_code
 from .rewrites.small_fills import rewrite_small_fills
+from .rewrites.texts_in_loops import rewrite_texts_in_loops
 from .rewrites.trees import LowerTrees
 from .rewrites.upgrade import upgrade_opset
 from .rewrites.uses import assumed_symbols
@@ -219,10 +221,13 @@ def _infer_model(state: State) -> None:
 
 def _infer(state: State, *, declared: bool = False) -> None:
     normalize_constants(state.module, state.weights)
-    infer_shapes(
-        state.module, state.weights, compile_mode=True, facts=state.facts, operators=state.operators, expand=True,
-        declared=declared,
-    )  # fmt: skip
+    while True:
+        infer_shapes(
+            state.module, state.weights, compile_mode=True, facts=state.facts, operators=state.operators, expand=True,
+            declared=declared,
+        )  # fmt: skip
+        if not move_into_branches(state.module):
+            break
     check_assumptions(state)
     refuse_unknown_ranks(state.module, state.branches)
 
@@ -231,7 +236,7 @@ def _expand(state: State) -> None:
     """Forms of operators that are written with others."""
     fired = rewrite_axes_from_data(state.module) + rewrite_float_products(state.module)
     fired += rewrite_cropped_resize(state.module) + rewrite_small_fills(state.module, state.weights)
-    fired += rewrite_sequence_maps(state.module)
+    fired += rewrite_sequence_maps(state.module) + rewrite_texts_in_loops(state.module)
     if fired + rewrite_learning(state.module, state.weights):
         _infer(state)
 

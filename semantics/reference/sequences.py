@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from .dtypes import Array, Value, axis_of, integer_of, integers
@@ -59,6 +61,11 @@ def concat_from_sequence(sequence: list[Array], /, *, axis: int, new_axis: int =
     return np.concatenate(sequence, axis=axis_of(axis, sequence[0].ndim))
 
 
+def stack_texts(sequence: list[Array], /, *, sizes: Sequence[int]) -> Array:
+    """Texts along a new first axis; of none, a tensor with these sizes behind the first, 0 for those below 0."""
+    return np.stack(sequence) if sequence else np.zeros([0, *(max(n, 0) for n in sizes)], object)
+
+
 def split_to_sequence(x: Array, split: Array | None = None, /, *, axis: int = 0, keepdims: int = 1) -> list[Array]:
     """Parts along `axis`: of one element each, of a common size, or of given sizes."""
     along = axis_of(axis, x.ndim)
@@ -106,3 +113,6 @@ SEQUENCES: dict[str, Function] = {
     "SequenceLength": sequence_length,
     "SplitToSequence": split_to_sequence,
 }
+
+STACKS: dict[str, Function] = {"StackTexts": stack_texts}
+"""Of the compiler's own."""

@@ -36,7 +36,7 @@ from .randomness import RANDOMNESS
 from .recurrent import RECURRENT
 from .reductions import REDUCTIONS
 from .sampling import SAMPLING
-from .sequences import SEQUENCES
+from .sequences import SEQUENCES, STACKS
 from .signal import SIGNAL
 from .text import TEXT
 from .training import LOSSES, OPTIMIZERS
@@ -117,7 +117,7 @@ _FAMILIES: dict[str, Sequence[Mapping[str, Function]]] = {
     "ai.onnx.preview": (ATTENTION_PREVIEW,),
     "ai.onnx.preview.training": (OPTIMIZERS,),
     "com.microsoft": (MICROSOFT,),
-    "sardonyx": (LOWERED, LOOKUPS, BLOCKS),
+    "sardonyx": (LOWERED, LOOKUPS, BLOCKS, STACKS),
 }
 
 REFERENCE: dict[tuple[str, str], Reference] = {

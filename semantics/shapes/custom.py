@@ -9,6 +9,7 @@ from xdsl.dialects.builtin import f32, f64
 
 from ...dialects import onnx
 from ...dialects.dims import as_dim
+from ...dialects.onnx.types import STRING
 from ..custom import OWN_DOMAIN
 from .context import Context, ShapeError, Types
 
@@ -50,6 +51,12 @@ def block_mat_mul(c: Context) -> Types:
     return [c.like(0, [*x[:-1], _attribute(c, "columns")])]
 
 
+def stack_texts(c: Context) -> Types:
+    """The texts of a sequence along a new first axis; of none, unknown sizes are 0."""
+    rows = [c.fresh(0, axis) if n < 0 else n for axis, n in enumerate(_attribute(c, "sizes"), 1)]
+    return [c.tensor(STRING, [c.fresh(0, 0), *rows])]
+
+
 def inverse(c: Context) -> Types:
     """Square matrices."""
     x = c.dims(0)
@@ -66,5 +73,6 @@ RULES: dict[tuple[str, str], Callable[[Context], Types]] = {
     (OWN_DOMAIN, "Lookup"): lookup,
     (OWN_DOMAIN, "NGrams"): n_grams,
     (OWN_DOMAIN, "Quantile"): lambda c: [c.type_of(0)],
+    (OWN_DOMAIN, "StackTexts"): stack_texts,
     (OWN_DOMAIN, "Trees"): trees,
 }

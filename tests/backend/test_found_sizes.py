@@ -91,8 +91,53 @@ def test_texts_that_a_loop_stacks_up() -> None:
         r = Identity (v)
     }"""
     text = f"(int64 n, string[2] x) => (string[2] w, string[M, 2] y) {{ w, y = Loop (n, , x) <body = {body}> }}"
-    with pytest.raises(sx.UnsupportedError, match=r"Loop.*stacks up texts: its output 'y'"):
-        sx.compile(onnx.parser.parse_model(HEAD + text))
+    program = sx.compile(onnx.parser.parse_model(HEAD + text))
+    x = np.array(["u", "v"], object)
+    for n in (0, 1, 3):
+        found = program(np.array(n), x)
+        assert found["w"].tolist() == x.tolist() and found["y"].shape == (n, 2)
+        assert found["y"].tolist() == [x.tolist()] * n
+
+
+@pytest.mark.parametrize("backwards", [0, 1])
+@pytest.mark.parametrize("axis", [0, 1])
+def test_texts_that_a_scan_goes_through(axis: int, backwards: int) -> None:
+    names = "num_scan_inputs = 1, " + ", ".join(
+        f"scan_{kind}_{what} = [{value}]"
+        for kind in ("input", "output")
+        for what, value in (("axes", axis), ("directions", backwards))
+    )
+    body = "b (string[2] a, string[2] v) => (string[2] d, string[2] e) { d = StringConcat (a, v) e = Identity (d) }"
+    text = f"""(string[2] s, string[N, M] x) => (string[2] t, string[P, Q] y) {{
+        t, y = Scan <{names}, body = {body}> (s, x)
+    }}"""
+    program = sx.compile(onnx.parser.parse_model(HEAD + text))
+    rows = [["1", "2"], ["3", "4"], ["5", "6"]]
+    states = [["a1", "b2"], ["a13", "b24"], ["a135", "b246"]]
+    x, want = (np.array(v[::-1] if backwards else v, object) for v in (rows, states))
+    found = program(np.array(["a", "b"], object), x.T if axis else x)
+    assert found["t"].tolist() == states[-1]
+    assert found["y"].tolist() == (want.T if axis else want).tolist()
+
+
+def test_sizes_of_texts_that_execution_finds() -> None:
+    text = """(string[2] s, bool c, int64 n) => (int64[R] a, int64[Q] b, int64[P] d) {
+        p, q = StringSplit <delimiter = ","> (s)
+        a = Shape (p)
+        z = If (c) <then_branch = t () => (string[2] u) { u = Identity (s) },
+                    else_branch = e () => (string[K] v) { v = Constant <value_strings = ["u", "v", "w"]> () }>
+        b = Shape (z)
+        yes = Constant <value = bool {1}> ()
+        y = Loop (n, yes, s) <body = l (int64 i, bool k, string[H] w) => (bool m, string[G] x) {
+            m = Identity (k)
+            x = Concat <axis = 0> (w, w)
+        }>
+        d = Shape (y)
+    }"""
+    program = sx.compile(onnx.parser.parse_model(HEAD + text))
+    for taken in (True, False):
+        found = program(np.array(["a,b", "c,d,e"], object), np.array(taken), np.array(3))
+        assert [found[k].tolist() for k in "abd"] == [[2, 3], [2 if taken else 3], [16]]
 
 
 def everywhere(text: str, feeds: dict[str, np.ndarray]) -> list[dict[str, np.ndarray]]:

@@ -154,8 +154,6 @@ def body(op: str, element: int) -> GraphProto:
         case "Loop":
             given = [info("i", TensorProto.INT64, []), info("c", TensorProto.BOOL, []), info("a", element, [2, 3])]
             gives = [info("d", TensorProto.BOOL, []), info("b", element, [2, 3]), info("e", element, [2, 3])]
-            if element == TensorProto.STRING:  # texts are not stacked up
-                return helper.make_graph(copies[:2], "body", given, gives[:2])
             return helper.make_graph(copies, "body", given, gives)
         case _:
             given, gives = [info(n, element, [2]) for n in "sx"], [info(n, element, [2]) for n in "ty"]

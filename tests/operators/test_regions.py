@@ -1,10 +1,13 @@
-"""Pools over regions whose number of samples depends on the regions."""
+"""Pools over regions whose number of samples depends on the regions, and branches whose ranks differ, in loops."""
 
 from __future__ import annotations
 
 import numpy as np
+import onnx
 import onnxruntime as ort
 import pytest
+
+import sardonyx as sx
 
 from .cases import check, model_of
 
@@ -30,3 +33,39 @@ def test_as_many_samples_as_elements(kind: type[np.generic], coordinates: str, m
         session = ort.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
         [theirs] = session.run(None, {f"x{at}": o for at, o in enumerate(operands)})
         np.testing.assert_allclose(theirs, wanted, rtol=1e-5, atol=1e-5)
+
+
+BRANCHES = """v = If (even) <then_branch = p () => (float{first} o) {{ {then} }},
+                                      else_branch = q () => (float[2] r) {{ ax = Constant <value_ints = [1]> ()
+                                                                           r = ReduceSum <keepdims = 0> (x, ax) }}>"""
+"""Branches whose results have other ranks."""
+
+RANKS = [
+    ("[2, 3]", "o = Identity (x)", "t = ReduceSum <keepdims = 0> (v)", lambda x, even: x.sum()),
+    ("", "o = ReduceSum <keepdims = 0> (x)", "t = Relu (v)", lambda x, even: x.sum() if even else x.sum(1)),
+]
+
+
+@pytest.mark.parametrize("at", range(len(RANKS)))
+def test_branches_of_other_ranks_in_a_loop(at: int) -> None:
+    """What follows of them moves into the branches: each iteration may take another."""
+    first, then, follows, value = RANKS[at]
+    text = f"""<ir_version: 10, opset_import: ["" : 22]> g (float[2, 3] x, float[2] z, int64 n) => (float[2] y) {{
+        yes = Constant <value = bool {{1}}> ()
+        y = Loop (n, yes, z) <body = b (int64 i, bool c, float[2] a) => (bool d, float[2] s) {{
+            d = Identity (c)
+            two = Constant <value_int = 2> ()
+            zero = Constant <value_int = 0> ()
+            rest = Mod (i, two)
+            even = Equal (rest, zero)
+            {BRANCHES.format(first=first, then=then)}
+            {follows}
+            s = Add (a, t)
+        }}>
+    }}"""
+    program = sx.compile(onnx.parser.parse_model(text))
+    assert program.explain().to_dict()["hosted"] == []
+    x, z = np.arange(6, dtype=np.float32).reshape(2, 3), np.zeros(2, np.float32)
+    for n in (0, 1, 4):
+        want = sum((value(x, i % 2 == 0) for i in range(n)), z)
+        np.testing.assert_array_equal(program(x, z, np.array(n))["y"], want)

@@ -62,7 +62,6 @@ NOT_COMPUTED = {
     ("Col2Im", "string"): "texts have no sum",
     ("Imputer", "int32"): "the value that is put in is an attribute of its own",
     ("Imputer", "int64"): "as int32",
-    ("Scan", "string"): "a loop stacks up no texts",
 }
 
 
