@@ -146,10 +146,17 @@ class Routes:
             values = b.value(onnx.DivOp, values, b.value(onnx.WhereOp, nothing, b.number(1, total), total))
         return Routes(experts, values)
 
-    def of_expert(self, b: Expansion, expert: int) -> tuple[SSAValue, SSAValue]:
-        """The rows that have chosen an expert, and their weights [rows, 1]."""
-        chosen = b.value(onnx.EqualOp, self.experts, b.ints(expert))
-        places = b.value(onnx.TransposeOp, b.value(onnx.NonZeroOp, chosen))
+    def apart(self, b: Expansion, experts: int) -> list[tuple[SSAValue, SSAValue]]:
+        """For each expert the rows that have chosen it, and their weights [rows, 1].
+
+        What follows is the same for all, so that it is compiled once: an expert's number is in no kernel of its own.
+        """
+        numbers = b.constant(np.arange(experts, dtype=np.int64).reshape(-1, 1, 1))
+        chosen = b.value(onnx.EqualOp, b.unsqueezed(self.experts, 0), numbers)
+        return [self.of_chosen(b, part) for part in b.split(chosen, 0, experts)]
+
+    def of_chosen(self, b: Expansion, chosen: SSAValue) -> tuple[SSAValue, SSAValue]:
+        places = b.value(onnx.TransposeOp, b.value(onnx.NonZeroOp, b.squeezed(chosen, 0)))
         rows = b.sliced(places, 1, 0, 1)
         return b.reshaped(rows, [-1]), b.unsqueezed(b.value(onnx.GatherNDOp, self.weights, places), 1)
 
@@ -193,8 +200,7 @@ def mixture(b: Expansion, experts: int, layers: list[Layer | None], given: SSAVa
     routes = Routes.of(b, b.x(1), given)
     places: list[SSAValue] = []
     parts: list[SSAValue] = []
-    for expert in range(experts):
-        place, weight = routes.of_expert(b, expert)
+    for expert, (place, weight) in enumerate(routes.apart(b, experts)):
         y = network(b, layers, expert, b.value(onnx.GatherOp, rows, place))
         places.append(place)
         parts.append(b.mul(b.cast(y, f32), weight))
