@@ -15,6 +15,7 @@ from ...dialects import onnx
 from ...semantics.custom import Operators, identity_of
 from .activations import ACTIVATIONS
 from .attention import ATTENTION
+from .decoding import DECODING
 from .expansion import Expansion, Rule
 from .experimental import EXPERIMENTAL
 from .experts import EXPERTS
@@ -34,6 +35,7 @@ EXPANSIONS: Mapping[tuple[str, str], Rule] = {
         for table in (
             ACTIVATIONS,
             ATTENTION,
+            DECODING,
             EXPERTS,
             IMAGES,
             MOVEMENT,

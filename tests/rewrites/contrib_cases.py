@@ -361,9 +361,42 @@ def experts() -> Iterator[Case]:
             yield Case("QMoE", inputs, known, constant=constant, bound=1e-4)
 
 
+def decoding() -> Iterator[Case]:
+    heads = {"q_num_heads": 4, "kv_num_heads": 2}
+    rows = [f(2, 5, 16), f(2, 5, 8), f(2, 5, 12)]
+    yield Case("LinearAttention", [*rows, None, -np.abs(f(2, 5, 2)), np.abs(f(2, 5, 2))], heads, ("y", "s"))
+    yield Case("LinearAttention", [*rows, f(2, 2, 4, 6)], {**heads, "update_rule": "linear", "scale": 0.3}, ("y", "s"))
+    yield Case("LinearAttentionGate", [f(2, 5, 3), f(3), f(3), f(2, 5, 3)], {}, ("d", "r"))
+    yield Case("LinearAttentionGate", [f(2, 5, 3), f(3), f(3)])
+    yield Case("CausalConvWithState", [f(2, 4, 6), f(4, 1, 3), f(4)], {"activation": "silu"}, ("y", "s"))
+    yield Case(
+        "CausalConvWithState", [f(2, 4, 1), f(4, 1, 3), None, f(2, 4, 4)], {"dilation": 2}, ("y", "s"), frozenset({1})
+    )
+    turned = [f(2, 6, 2, 2), f(4, 1, 3), f(4), f(2, 2, 2, 2)]
+    yield Case("CausalConvWithState", turned, {"channels_last": 1}, ("y", "s"))
+    for kind in (0, 1):
+        packed, known = [f(3, 32), u8(16 * 32 // 2), np.abs(f(16 * 32 // 16))], {"K": 32, "N": 16, "block_size": 16}
+        yield Case("MatMulBnb4", packed, {**known, "quant_type": kind}, constant=frozenset({1, 2}))
+    step = [f(2, 1, 8) for _ in range(3)]
+    buffers = [f(2, 2, 6, 4), f(2, 2, 6, 4), i32([3])]
+    shared = {"num_heads": 2, "past_present_share_buffer": 1}
+    given = ("y", "k", "v")
+    yield Case("DecoderMaskedMultiHeadAttention", [*step, None, None, *buffers], shared, given)
+    mask = i32([[0, 1, 1, 1], [1, 1, 1, 1]])
+    biased = [*step, mask, None, *buffers, None, None, f(24)]
+    yield Case("DecoderMaskedMultiHeadAttention", biased, shared, given)
+    yield Case("DecoderMaskedMultiHeadAttention", [f(2, 1, 8), f(2, 2, 6, 4), f(2, 2, 6, 4)], {"num_heads": 2})
+    regions = np.array([[0.1, 0.2, 0.8, 0.9], [0, 0, 1, 1], [-0.2, 0.1, 1.2, 0.5], [0.9, 0.8, 0.2, 0.1]], np.float32)
+    for mode in ("bilinear", "nearest"):
+        for size in (i32([4, 5]), i32([1, 3])):
+            crops = [f(2, 3, 8, 9), regions, i32([0, 1, 1, 0]), size]
+            yield Case("CropAndResize", crops, {"mode": mode, "extrapolation_value": 2.0})
+
+
 def cases() -> list[Case]:
     """All of them."""
     families = (
         pointwise, normalizations, products, movement, quantized, attention, grouped, packed, recurrent, experts,
+        decoding,
     )  # fmt: skip
     return [case for family in families for case in family()]
