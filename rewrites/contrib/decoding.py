@@ -126,9 +126,9 @@ def decoder_masked_attention(b: Expansion) -> Results:
     def apart(x: SSAValue) -> SSAValue:
         return b.transposed(b.reshaped(x, [0, 0, heads, -1]), [0, 2, 1, 3])
 
-    given = [b.x(0), b.at(1), b.at(2)]
-    if given[1] is None or given[2] is None:
+    if b.at(1) is None or b.at(2) is None:
         raise b.unsupported("its queries, keys and values are packed")
+    given = [b.x(0), b.x(1), b.x(2)]
     is_cross = b.rank(given[1]) == 4
     biases: list[SSAValue | None] = [None] * 3
     if b.at(10) is not None:
@@ -145,7 +145,7 @@ def decoder_masked_attention(b: Expansion) -> Results:
             raise b.unsupported("its keys are not in a shared buffer")
         before = b.reshaped(b.cast(b.x(7), i64), [1])
         starts = b.value(onnx.ExpandOp, before, b.size_of(q, 0))
-        new = [apart(b.biased(x, bias)) for x, bias in zip(given[1:], biases[1:]) if x is not None]
+        new = [apart(b.biased(x, bias)) for x, bias in zip(given[1:], biases[1:])]
         keys, values = (
             b.value(onnx.TensorScatterOp, b.x(5 + k), row, starts, attributes={"axis": -2}) for k, row in enumerate(new)
         )
