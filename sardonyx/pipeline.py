@@ -236,8 +236,10 @@ def _expand(state: State) -> None:
     """Forms of operators that are written with others."""
     fired = rewrite_axes_from_data(state.module) + rewrite_float_products(state.module)
     fired += rewrite_cropped_resize(state.module) + rewrite_small_fills(state.module, state.weights)
-    fired += rewrite_sequence_maps(state.module) + rewrite_texts_in_loops(state.module)
+    fired += rewrite_sequence_maps(state.module)
     if fired + rewrite_learning(state.module, state.weights):
+        _infer(state)
+    while rewrite_texts_in_loops(state.module):  # a loop in a body is found once what is in front of it has types
         _infer(state)
 
 
