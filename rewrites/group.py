@@ -382,6 +382,8 @@ class Grouping:
             return self.judge_template_operand(p, c, producer, consumer)
         if p.anchor is not None:
             return self.judge_epilogue(p, c)
+        if isinstance(consumer, onnx.ConcatOp) and any(is_turned(op) and not self.moves_nothing(op) for op in p.ops):
+            return Reason.TURNED, None
         if p.rows is not None or c.rows is not None or p.closed or c.closed:
             return self.judge_rows(p, c, producer, consumer)
         return self.judge_loops(p, c, producer, consumer)
@@ -558,6 +560,14 @@ class Grouping:
             if proof.answer is not True:
                 return "" if proof.answer is False else (proof.missing or f"{a} == {b}")
         return None
+
+
+def is_turned(op: Operation) -> bool:
+    """Whether an op puts another axis last: moved tile by tile on its own, else element by element where it is read.
+
+    A Concat of such parts would look for the part, and for the place in it, of each element alone.
+    """
+    return isinstance(op, onnx.TransposeOp) and not reads_rows(op)
 
 
 def is_widened_for_window(first: Operation) -> bool:

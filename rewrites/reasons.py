@@ -22,6 +22,7 @@ class Reason(StrEnum):
     TEMPLATE_INPUT = "the template reads its operand from memory"
     WIDENED = "the convolution behind the consumer makes the wider elements where it copies them"
     PARTS = "other kernels read other parts of the same value, and one pass makes all of them"
+    TURNED = "a transposed part is made by tiles, and not element by element where it is joined"
     RECOMPUTE = "the producer would be computed more than once"
     USERS = "the producer's value is also needed elsewhere"
     CYCLE = "a third kernel stands between them"

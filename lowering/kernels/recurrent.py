@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -114,8 +115,61 @@ class Recurrent(ABC):
         """Emits the operator."""
         if self.operator.has(LENGTHS):
             self.check_lengths()
-        for direction in range(self.directions):
-            Direction(self, direction).build()
+        directions = [Direction(self, number) for number in range(self.directions)]
+        for direction in directions:
+            direction.prepare()
+        for tiling in self.tilings():
+            with nullcontext() if tiling.condition is None else self.e.when(tiling.condition):
+                self.run(directions, tiling)
+        for direction in directions:
+            direction.finish()
+
+    def tilings(self) -> list[Tiling]:
+        """How a step is tiled: a few samples take all gates of some units at once, more of them two vectors."""
+        blocks, registers = self.blocks(), self.e.target.vector_registers
+        few = min(FEW_SAMPLES, *(largest_rows(registers, block.vectors) for block in blocks))
+        most = 1 if self.e.target.plain else largest_rows(registers, PASS)
+
+        def tiles(rows: int, passes: int | None) -> list[RegisterTile]:
+            return [RegisterTile(rows, passes or block.vectors, self.lanes) for block in blocks]
+
+        if not self.batch_dim.is_const:
+            return [
+                Tiling(tiles(few, None), 1, self.batch.compare("sle", few)),
+                Tiling(tiles(most, PASS), None, self.batch.compare("sgt", few)),
+            ]
+        batch = max(1, self.batch_dim.value)
+        if batch <= few:
+            return [Tiling(tiles(batch, None), 1)]
+        rows = -(-batch // -(-batch // most))
+        return [Tiling(tiles(rows, PASS), -(-batch // rows))]
+
+    def run(self, directions: Sequence[Direction], tiling: Tiling) -> None:
+        """All steps.  Both directions run at once where one step's tiles are too little work for several threads."""
+        e = self.e
+        if len(directions) == 1 or (cycles := self.cycles_of_undivided_step(tiling)) is None:
+            for direction in directions:
+                direction.run(tiling)
+            return
+        grain = e.ix(e.grain_cycles) // (self.steps * cycles).max(1) + 1
+        with e.parallel(len(directions), grain) as (lower, upper, thread):
+            for direction in directions:
+                mine = e.both(lower.compare("sle", direction.number), upper.compare("sgt", direction.number))
+                with e.when(mine):
+                    direction.run(tiling, thread)
+
+    def cycles_of_undivided_step(self, tiling: Tiling) -> int | None:
+        """About how long one direction's step takes on one thread; None where its tiles may run on several."""
+        if tiling.row_tiles is None or not self.hidden_dim.is_const:
+            return None
+        hidden, total = max(1, self.hidden_dim.value), 0
+        for block, tile in zip(self.blocks(), tiling.tiles):
+            each = hidden * (tile.rows * block.vectors)
+            count = tiling.row_tiles * -(-hidden // (block.units * self.lanes))
+            if count >= 2 * (2 * self.e.grain_cycles // each + 1):
+                return None
+            total += count * each // 2
+        return total
 
     def check_lengths(self) -> None:
         """Each sample's length is at most the number of steps."""
@@ -125,6 +179,18 @@ class Recurrent(ABC):
         with e.loop(0, self.batch) as loop:
             length = e.load_index(buffer, loop.index)
             e.check(length.compare("ule", self.steps), "value", message, [loop.index.ssa, length.ssa, self.steps.ssa])
+
+
+@dataclass(frozen=True)
+class Tiling:
+    """How the tiles of a step are, those of one block each, where a condition (None: always) holds.
+
+    `row_tiles` is how many tiles of samples there are, None where that is not known.
+    """
+
+    tiles: Sequence[RegisterTile]
+    row_tiles: int | None
+    condition: SSAValue | None = None
 
 
 @dataclass(frozen=True)
@@ -208,8 +274,9 @@ class Direction:
         self.functions: list[Function] = recurrent.functions[number_]
         self.tile_blocks = recurrent.blocks()
 
-    def build(self) -> None:
-        r, e, context = self.r, self.e, self.r.context
+    def prepare(self) -> None:
+        """What comes before the first step: the input's part of the gates, states, packed weights."""
+        r, context = self.r, self.r.context
         sums = r.products.sums
         self.project()
         self.h = context.scratch(sums, r.batch_dim * r.hidden_dim * 2)
@@ -217,13 +284,21 @@ class Direction:
         self.extra = context.scratch(sums, r.batch_dim * r.hidden_dim)
         self.start(self.h, INITIAL_H)
         self.start(self.c, INITIAL_C)
-        packed = [self.panels(number) for number in range(len(self.tile_blocks))]
+        self.packed = [self.panels(number) for number in range(len(self.tile_blocks))]
+
+    def run(self, tiling: Tiling, thread: SSAValue | None = None) -> None:
+        """All steps; on one thread where its number is given."""
+        r, e = self.r, self.e
         with e.loop(0, r.steps) as loop:
             self.step = r.steps - 1 - loop.index if self.backwards else loop.index
             self.old = loop.index % 2 * r.state_size
             self.new = (loop.index + 1) % 2 * r.state_size
-            for block, panels in enumerate(packed):
-                self.tiles(block, panels)
+            for block, (panels, tile) in enumerate(zip(self.packed, tiling.tiles)):
+                self.all_tiles(block, panels, tile, thread)
+
+    def finish(self) -> None:
+        """Delivers the last states."""
+        r, e = self.r, self.e
         self.deliver(Y_H, self.h, r.steps % 2 * r.state_size)
         self.deliver(Y_C, self.c, e.ix(0))
 
@@ -367,26 +442,8 @@ class Direction:
         """The gate at a place of a block: they are consecutive."""
         return index + block.gates[0]
 
-    def tiles(self, number: int, panels: Panels) -> None:
-        """One step's tiles of samples by units.  A few samples take all gates at once, more of them two vectors."""
-        r, e = self.r, self.e
-        block, registers = self.tile_blocks[number], e.target.vector_registers
-        few = RegisterTile(min(FEW_SAMPLES, largest_rows(registers, block.vectors)), block.vectors, r.lanes)
-        most = 1 if e.target.plain else largest_rows(registers, PASS)
-        if not r.batch_dim.is_const:
-            with e.when(r.batch.compare("sle", few.rows)):
-                self.all_tiles(number, panels, few)
-            with e.when(r.batch.compare("sgt", few.rows)):
-                self.all_tiles(number, panels, RegisterTile(most, PASS, r.lanes))
-            return
-        batch = max(1, r.batch_dim.value)
-        if batch <= few.rows:
-            self.all_tiles(number, panels, RegisterTile(batch, block.vectors, r.lanes))
-        else:
-            self.all_tiles(number, panels, RegisterTile(-(-batch // -(-batch // most)), PASS, r.lanes))
-
-    def all_tiles(self, number: int, panels: Panels, tile: RegisterTile) -> None:
-        """The tiles, in parallel, those of the same units one after the other."""
+    def all_tiles(self, number: int, panels: Panels, tile: RegisterTile, thread: SSAValue | None) -> None:
+        """The tiles, those of the same units one after the other: on the thread of that number, else in parallel."""
         r, e = self.r, self.e
         block = self.tile_blocks[number]
         width = block.units * r.lanes
@@ -408,7 +465,8 @@ class Direction:
             self.finish_tile(number, tile, sample, unit, sums, at)
 
         tiles = (r.batch_dim + (tile.rows - 1)) // tile.rows * ((r.hidden_dim + (width - 1)) // width)
-        with e.parallel(row_tiles * unit_tiles, grain) as (lower, upper, thread):
+
+        def run(lower: Ix, upper: Ix, thread: SSAValue) -> None:
             if tile.rows <= FEW_SAMPLES:
                 sums = r.context.scratch(r.products.sums, as_dim(size), thread)
                 with e.loop(lower, upper, nonempty=True) as loop:
@@ -420,6 +478,12 @@ class Direction:
             for phase in (accumulate, finish):
                 with e.loop(lower, upper, nonempty=True) as loop:
                     phase(loop.index, sums, loop.index * size)
+
+        if thread is not None:
+            run(e.ix(0), row_tiles * unit_tiles, thread)
+            return
+        with e.parallel(row_tiles * unit_tiles, grain) as (lower, upper, own):
+            run(lower, upper, own)
 
     def pack_state(self, number: int, tile: RegisterTile) -> SSAValue:
         """The states of a tile's samples side by side: [tile, hidden unit, sample of the tile]."""

@@ -242,3 +242,25 @@ func.func @main(%x: {square}) -> {row} {{
 }}
 """)
     assert [r["reason"] for r in explain(module)["refused"]] == ["view"]
+
+
+@pytest.mark.parametrize(("perm", "joined"), [("0, 2, 3, 1", False), ("0, 2, 1, 3", True)])
+@pytest.mark.parametrize("rows", [True, False])
+def test_transposed_parts_are_made_by_tiles_before_they_are_joined(perm: str, joined: bool, rows: bool) -> None:
+    """Of a transpose that keeps the last axis, rows are read as they are."""
+    part, flat, whole = "tensor<1x4x4x4xf32>", "tensor<1x16x4xf32>", "tensor<1x32x4xf32>"
+    module = outlined(f"""
+func.func @main(%a: {part}, %b: {part}) -> {whole} {{
+  %s = onnx.Constant() {{value = dense<[1, 16, 4]> : tensor<3xi64>}} : () -> tensor<3xi64>
+  %ta = onnx.Transpose(%a) {{perm = array<i64: {perm}>}} : ({part}) -> {part}
+  %ra = onnx.Reshape(%ta, %s) : ({part}, tensor<3xi64>) -> {flat}
+  %tb = onnx.Transpose(%b) {{perm = array<i64: {perm}>}} : ({part}) -> {part}
+  %rb = onnx.Reshape(%tb, %s) : ({part}, tensor<3xi64>) -> {flat}
+  %c = onnx.Concat(%ra, %rb) {{axis = 1 : si64}} : ({flat}, {flat}) -> {whole}
+  %y = onnx.{"Softmax" if rows else "Exp"}(%c) : ({whole}) -> {whole}
+  func.return %y : {whole}
+}}
+""")
+    reasons = [Reason[r["reason"].upper()] for r in explain(module)["refused"]]
+    assert reasons == ([] if joined else [Reason.TURNED] * 2)
+    assert len(calls(module)) == (1 if joined else 3)
