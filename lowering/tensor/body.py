@@ -259,12 +259,22 @@ class Body:
         a, b = self.index(above), self.index(below)
         quotient = call.kind == "floordiv"
         if self.space.is_negative_free(above):
+            if below.is_const and (exact := factor_and_shift(self.space.most(above), below.value)) is not None:
+                return self._by_product(call, a, *exact)
             return s.int_binary(arith.DivUIOp if quotient else arith.RemUIOp, a, b)
         # rounding down for a divisor above 0: the remainder gets the divisor's sign
         rest = s.int_binary(arith.RemSIOp, a, b)
         negative = s.compare("lt", rest, s.constant(0, INDEX), I64)
         rest = s.select(negative, s.add(rest, b, I64), rest)
         return s.int_binary(arith.DivSIOp, s.sub(a, rest, I64), b) if quotient else rest
+
+    def _by_product(self, call: Call, a: SSAValue, factor: int, shift: int) -> SSAValue:
+        """The quotient or remainder by a constant without a division, which vectors of indices do not have."""
+        s, key = self.scalars, ("quotient", *call.args)
+        if (q := self.find(key)) is None:
+            product_ = s.mul(a, s.constant(factor, INDEX), I64)
+            q = self.remember(key, s.int_binary(arith.ShRUIOp, product_, s.constant(shift, INDEX)))
+        return q if call.kind == "floordiv" else s.sub(a, s.mul(q, self.index(call.args[1]), I64), I64)
 
     def wrapped(self, value: SSAValue, size: Dim) -> SSAValue:
         """An index value of any sign modulo a size, from 0 on."""
@@ -405,6 +415,23 @@ class Body:
         if expression.is_const:
             return self.scalars.constant(expression.value, element)
         return self.scalars.convert("index_cast", self.index(expression), element)
+
+
+def factor_and_shift(most: int | None, divisor: int) -> tuple[int, int] | None:
+    """(m, s) with n // divisor == (n * m) >> s for n in [0, most], in 63 bits; None where that is no gain or not known.
+
+    With m the quotient 2^s / divisor rounded up, by e / divisor too large, n * m / 2^s is less than 1 / divisor above
+    n / divisor, and so rounds down to the same, where n * e < 2^s (Granlund and Montgomery 1994).
+    """
+    if most is None or divisor < 3 or divisor.bit_count() == 1:
+        return None
+    for shift in range(divisor.bit_length(), 62):
+        factor = -(-(1 << shift) // divisor)
+        if most * factor >= 1 << 63:
+            return None
+        if most * (factor * divisor - (1 << shift)) < 1 << shift:
+            return factor, shift
+    return None
 
 
 def _nested(strides: Mapping[Dim, tuple[str, Dim]], total: Dim) -> tuple[tuple[Dim, ...], Index] | None:

@@ -11,7 +11,7 @@ from math import inf
 
 from ...dialects.dims import Dim, as_dim
 from ...dialects.dims.expression import ONE, ZERO, Atom, Call, DimError, dim_min, never_one
-from ...dialects.dims.interval import Interval, default_range, is_signed, lower_bound
+from ...dialects.dims.interval import Interval, default_range, is_signed, lower_bound, upper_bound
 
 Index = tuple[Dim, ...]
 
@@ -54,6 +54,14 @@ class IndexSpace:
             return least is not None and lower_bound(least, self._range) >= 0
         except DimError:  # too large to be looked at
             return False
+
+    def most(self, expression: Dim) -> int | None:
+        """A number that it is never above wherever it is read; None where none is known."""
+        try:
+            bound = upper_bound(expression, self._range)
+        except DimError:  # too large to be looked at
+            return None
+        return None if bound == inf else int(bound)
 
     def is_below(self, expression: Dim, bound: Dim) -> bool:
         """Whether 0 <= expression < bound for certain."""
