@@ -163,7 +163,8 @@ def in_order(windows: Windows, rows: int) -> bool:
 
 def _may_be_few(c: Convolution) -> bool:
     """Whether a call may well have few positions, or many."""
-    return not c.windows.positions.is_const and len(c.windows.axes) == 1
+    moving = [axis for axis in c.windows.axes if axis.out is not ONE]
+    return not c.windows.positions.is_const and len(moving) == 1
 
 
 def _cycles(c: Convolution, products: Products, target: Target, tile: RegisterTile, pixels: bool) -> float:

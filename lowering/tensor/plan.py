@@ -48,6 +48,17 @@ def space_of(root: Node) -> Dims:
     return tuple(d for d in dims if d is not ONE)
 
 
+def reduces_first(root: Node) -> bool:
+    """Whether a root reduces the first axis of its loops, so that it has no rows and runs behind what it reads.
+
+    Then it reads what is stored, and computes nothing again.
+    """
+    if not isinstance(root, Reduce):
+        return False
+    first = next((axis for axis, d in enumerate(root.source.dims) if d is not ONE), None)
+    return first in root.axes
+
+
 def is_stored(node: Node) -> bool:
     """Whether its elements are in memory, or constants, without any root."""
     return isinstance(node, (Leaf, Literal, Sizes))
@@ -225,7 +236,7 @@ class Plan:
         for need, aligned in needed.items():
             other = group_of[need]
             if other is group:
-                if not aligned or isinstance(need, Reduce):
+                if not aligned or isinstance(need, Reduce) or reduces_first(root):
                     return False
             elif other.depends_on(group):
                 return False

@@ -39,3 +39,26 @@ def test_lengths(inputs: int, outputs: int, window: int, stride: int, pads: tupl
         expected = np.einsum("bgcpk,gock->bgop", views, weights).reshape(2, outputs, positions)
         scale = np.sqrt(inputs // group * window)
         np.testing.assert_allclose(program(x)["y"], np.maximum(expected, 0), atol=2e-6 * scale, rtol=1e-5)
+
+
+def test_an_axis_of_size_one_is_no_second_axis() -> None:
+    """A convolution along one axis that is written with two: by the same code, and so the same bits."""
+    random = np.random.default_rng(0)
+    w = random.standard_normal((48, 32, 5)).astype(np.float32)
+    programs: list[sx.Program] = []
+    for sizes, shape, attributes in (
+        ("N", w.shape, "kernel_shape=[5], pads=[2,2]"),
+        ("1,N", (48, 32, 1, 5), "kernel_shape=[1,5], pads=[0,2,0,2]"),
+    ):
+        model = onnx.parser.parse_model(
+            f"""<ir_version: 10, opset_import: ["" : 20]> g (float[B,32,{sizes}] x) => (float[B,48,{sizes}] y)
+            {{ y = Conv <{attributes}> (x, w) }}"""
+        )
+        model.graph.initializer.append(numpy_helper.from_array(w.reshape(shape), "w"))
+        programs.append(sx.compile(model, threads=1))
+    one, two = programs
+    plans = [p.explain().to_dict()["functions"]["conv_0"]["schedule"]["conv"] for p in programs]
+    assert plans[0] == plans[1]
+    for length in (1, 12, 100):
+        x = random.standard_normal((2, 32, length)).astype(np.float32)
+        np.testing.assert_array_equal(one(x=x)["y"], two(x=x[:, :, None])["y"][:, :, 0])
