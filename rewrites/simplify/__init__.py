@@ -12,7 +12,7 @@ from ...semantics.weights import WeightStore
 from ..driver import Declined, Firing, Pattern, apply_patterns
 from .activations import RecognizeActivation, RecognizeHardSigmoid
 from .attention import RecognizeAttention, ShareHeads
-from .control_flow import InlineKnownIf, UnrollLoop
+from .control_flow import InlineKnownIf, ReadWhatLoopsKeep, UnrollLoop
 from .fold import GROWTH_IN_FILES, GROWTH_IN_PROGRAMS, Compute, fold_constants
 from .groups import FoldIntoGroupNormalization, RecognizeGroupNormalization
 from .identity import EXACT_IDENTITIES, DropNeutral
@@ -61,6 +61,7 @@ def exact_rules(
     return (
         InlineKnownIf(),
         UnrollLoop(weights, most_unrolled),
+        ReadWhatLoopsKeep(),
         *EXACT_IDENTITIES,
         SplitWithoutSequence(),
         GatherWithoutSequence(),

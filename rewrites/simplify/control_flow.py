@@ -117,6 +117,34 @@ class UnrollLoop(Pattern):
         rewriter.replace(op, [*carried, *stacked])
 
 
+class ReadWhatLoopsKeep(Pattern):
+    """Loop(n, c, x) {(x') yield x'}  ->  the same, where x stands for x' in the body, and for the result
+
+    A state that each trip hands on as it came is none: while loops of TensorFlow pass all their weights so, and as a
+    state nothing can be folded into them or packed.  Declines where the types differ.
+    """
+
+    root = onnx.LoopOp
+
+    def rewrite(self, op: Operation, rewriter: PatternRewriter, /) -> None:
+        loop = cast(onnx.LoopOp, op)
+        body = loop.body.block
+        end = body.last_op
+        assert isinstance(end, onnx.YieldOp)
+        states = body.args[2:]
+        begins = loop.operands[len(loop.operands) - len(states) :]
+        for state, begin, handed_on, result in zip(states, begins, end.values[1:], op.results):
+            if handed_on is not state or not state.type == begin.type == result.type:
+                continue
+            readers = [use for use in state.uses if use.operation is not end]
+            if readers:
+                rewriter.touched.extend(use.operation for use in readers)
+                state.replace_uses_with_if(begin, lambda use: use.operation is not end)
+            if result.first_use is not None:
+                rewriter.touched.extend(use.operation for use in result.uses)
+                result.replace_all_uses_with(begin)
+
+
 def known_trips(loop: onnx.LoopOp, body: Block) -> int | None:
     """How often the body runs, where that is a number."""
     condition = loop.operand_at(1)

@@ -21,6 +21,30 @@ MOVEMENT: Cases = {
         }"""
         ],
     ),
+    "ReadWhatLoopsKeep": (
+        [
+            Fires(
+                """(float[4] x, int64 n, float[4] w) => (y, z) <bool c = {1}> {
+                v = Neg(w)
+                a, b = Loop (n, c, x, v) <body = b (int64 i, bool k, float[4] s, float[4] t) =>
+                    (bool l, float[4] d, float[4] t) { l = Identity(k) u = Neg(t) d = Add(s, u) }>
+                y = Identity(a)
+                z = Neg(b)
+            }""",
+                "Neg Loop Identity Neg",
+            ),
+        ],
+        [
+            """(float[4] x, int64 n) => (y) <bool c = {1}> {
+            y = Loop (n, c, x) <body = b (int64 i, bool k, float[4] s) => (bool l, float[4] d)
+                { l = Identity(k) d = Neg(s) }>
+        }""",
+            """(float[4] x, float[4] w, int64 n) => (y, z) <bool c = {1}> {
+            y, z = Loop (n, c, x, w) <body = b (int64 i, bool k, float[4] s, float[4] t) =>
+                (bool l, float[4] d, float[4] e) { l = Identity(k) d = Add(s, t) e = Identity(s) }>
+        }""",
+        ],
+    ),
     "UnrollLoop": (
         [
             Fires(
