@@ -8,7 +8,16 @@ from dataclasses import dataclass
 from ...dialects.dims import as_dim
 from ...dialects.target import Target
 from ..choices import GRAIN_CYCLES, VECTOR_WIDTH, Choices, Given, given_number
-from .conv_plan import CHANNELS, L2_BYTES_A_CYCLE, NOTHING, POSITIONS, TRANSPOSE_CYCLES, WINOGRAD, cycles_of
+from .conv_plan import (
+    CHANNELS,
+    L2_BYTES_A_CYCLE,
+    NOTHING,
+    POSITIONS,
+    TRANSPOSE_CYCLES,
+    TYPICAL_POSITIONS,
+    WINOGRAD,
+    cycles_of,
+)
 from .register_tile import Products, RegisterTile, largest_rows
 from .window import Axis, Convolution, Windows
 from .winograd_forms import FORMS, Form
@@ -76,12 +85,12 @@ def plan_of(form: Form, tile: RegisterTile, channels: bool, given: Given) -> Win
 def choose(
     c: Convolution, products: Products, target: Target, given: Given = NOTHING, most: float | None = None
 ) -> WinogradPlan | None:
-    """The best plan; None where the direct form is as fast, or the sizes are not known.
+    """The best plan; None where the direct form is as fast.  Of an image of unknown size vectors run over positions.
 
     `most` is the work that it may take, where that does not follow from the direct form of these products.
     Whether it is None, and which form it has, does not depend on what is given, for these change rounding.
     """
-    if target.plain or not c.windows.positions.is_const:
+    if target.plain:
         return None
     plans = {plan: work for form in forms(c) for plan, work in _candidates(c, form, products, target, given)}
     if not plans:
@@ -106,7 +115,7 @@ def _candidates(
             tile = RegisterTile(rows, vectors, lanes)
             if len(form.slots) * c.depth.value * vectors * lanes * bytes_ <= target.l2 * 2 // 3:
                 yield plan_of(form, tile, False, given), _positions_cycles(c, form, windows, target, tile, products)
-            work = _channels_cycles(c, form, tile, bytes_, target)
+            work = _channels_cycles(c, form, tile, bytes_, target) if c.windows.positions.is_const else None
             if work is not None:
                 yield plan_of(form, tile, True, given), work
 
@@ -121,7 +130,8 @@ def _positions_cycles(
 ) -> float:
     depth, height = len(form.slots) * c.depth.value, c.rows.value
     into, out = _transform_cycles(form)
-    blocks = -(-windows.positions.value // tile.columns)
+    typical = TYPICAL_POSITIONS // form.results
+    blocks = -(-(windows.positions.value if windows.positions.is_const else typical) // tile.columns)
     step = max(tile.rows * tile.vectors, 8, tile.rows + tile.vectors) / 2 + 0.3
     # the weights of a row tile come from behind L2, where they do not fit there
     if depth * height * products.bytes > target.l2 // 2:
