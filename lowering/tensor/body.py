@@ -321,6 +321,9 @@ class Body:
         if map_ is None and (other := self._plain_view(dims, index)) is not None:
             dims, index = other
             value, map_ = self.site.view(value, dims), self._plain(dims, index)
+        if map_ is None and (other := self.space.joined(index, dims)) is not None:
+            index, dims = other
+            value, map_ = self.site.view(value, dims), self._plain(dims, index)
         if map_ is not None and self.operand is not None:
             return self.operand(value, map_)
         for at in index:

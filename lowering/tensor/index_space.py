@@ -140,6 +140,20 @@ class IndexSpace:
             index.append(offset)
         return tuple(reversed(index))
 
+    def joined(self, index: Index, dims: Sequence[Dim]) -> tuple[Index, tuple[Dim, ...]] | None:
+        """The index and the dims with axes joined where that undoes a division: x // B and x % B are x again.
+
+        None where there are no such axes.
+        """
+        out: list[tuple[Dim, Dim]] = []
+        for at, size in zip(index, dims, strict=True):
+            out.append((at, size))
+            while len(out) > 1 and (whole := _undivided(*out[-2:])) is not None:
+                out[-2:] = [whole]
+        if len(out) == len(dims):
+            return None
+        return tuple(at for at, _ in out), tuple(size for _, size in out)
+
     def reshape(self, index: Index, dims: Sequence[Dim], source: Sequence[Dim]) -> Index:
         """The index into a tensor of dims `source` of the element that has `index` in its reshape to `dims`.
 
@@ -169,6 +183,20 @@ class IndexSpace:
             out.extend(self.delinearize(offset, source[before : before + narrow]))
             at, before = at + wide, before + narrow
         return tuple(out)
+
+
+def _undivided(outer: tuple[Dim, Dim], inner: tuple[Dim, Dim]) -> tuple[Dim, Dim] | None:
+    """The index into two axes as one, and its size, where the inner index is the remainder of the outer's division."""
+    (above, count), (below, size) = outer, inner
+    atom = below.atom
+    if atom is None or atom.args is None or atom.kind != "mod" or atom.args[1] is not size:
+        return None
+    dividend = atom.args[0]
+    quotient = (dividend // size).atom
+    if quotient is None:
+        return None
+    factor, rest = coefficient_of(above, quotient)
+    return (rest * size + dividend, count * size) if factor is ONE else None
 
 
 def _group(dims: Sequence[Dim], source: Sequence[Dim]) -> tuple[int, int] | None:

@@ -48,6 +48,54 @@ def test_merged_axes_become_a_view_of_split_loops() -> None:
     assert not any(count(lowered, n) for n in ("tensor.extract", "arith.divui", "arith.remui"))
 
 
+DIVISIONS = ("arith.divui", "arith.remui", "arith.divsi", "arith.remsi")
+
+
+@pytest.mark.parametrize(("height", "width"), [(4, 6), (1, 1), (2, 5), (6, 1)])
+def test_maps_one_behind_another_are_read_without_divisions(height: int, width: int) -> None:
+    """The end of a detector: pixels of maps of several sizes in one row."""
+    kernel = Kernel(d0=height, d1=width)
+    wide = kernel.input(random((1, 3, 2 * height, 2 * width)), "1, 3, 2*d0, 2*d1")
+    narrow = kernel.input(random((1, 3, height, width)), "1, 3, d0, d1")
+    rows = [
+        kernel.op(onnx.ReshapeOp, value, kernel.sizes(dims), dims=dims)
+        for value, dims in ((wide, "1, 3, 4*d0*d1"), (narrow, "1, 3, d0*d1"))
+    ]
+    lowered = kernel.run(kernel.op(onnx.ConcatOp, *rows, axis=2, dims="1, 3, 5*d0*d1"))
+    assert not any(count(lowered, name) for name in DIVISIONS)
+
+
+@pytest.mark.parametrize("axis", [0, 1, 2])
+def test_a_part_of_merged_axes_is_read_without_divisions(axis: int) -> None:
+    kernel = Kernel(d0=3, d1=5, d2=7)
+    x = kernel.input(random((2, 3, 5, 7)), "2, d0, d1, d2")
+    dims = "2, d0, d1*d2" if axis == 2 else "2, d0*d1, d2" if axis == 1 else "2*d0, d1, d2"
+    merged = kernel.op(onnx.ReshapeOp, x, kernel.sizes(dims), dims=dims)
+    left = ", ".join(f"{size} - 2" if at == axis else size for at, size in enumerate(dims.split(", ")))
+    part = kernel.op(onnx.SliceOp, merged, ints(kernel, 2), ints(kernel, 2**31), ints(kernel, axis), dims=left)
+    lowered = kernel.run(part)
+    assert not any(count(lowered, name) for name in DIVISIONS)
+
+
+def test_a_reversed_row_of_merged_axes_is_read_without_divisions() -> None:
+    kernel = Kernel(d0=3, d1=5)
+    x = kernel.input(random((2, 3, 5)), "2, d0, d1")
+    merged = kernel.op(onnx.ReshapeOp, x, kernel.sizes("2, d0*d1"), dims="2, d0*d1")
+    steps = [ints(kernel, n) for n in (2**31, -(2**31), 1, -1)]
+    lowered = kernel.run(kernel.op(onnx.SliceOp, merged, *steps, dims="2, d0*d1"))
+    assert not any(count(lowered, name) for name in DIVISIONS)
+
+
+def test_pixels_out_of_channels_keep_the_divisions_that_they_need() -> None:
+    """A remainder that stands beside the quotient of something else is not joined with it."""
+    kernel = Kernel(d0=3, d1=2)
+    x = kernel.input(random((4, 3, 2)), "4, d0, d1")
+    turned = kernel.op(onnx.TransposeOp, x, perm=[1, 2, 0], dims="d0, d1, 4")
+    merged = kernel.op(onnx.ReshapeOp, turned, kernel.sizes("4*d0*d1"), dims="4*d0*d1")
+    lowered = kernel.run(kernel.op(onnx.SliceOp, merged, ints(kernel, 1), ints(kernel, 2**31), dims="4*d0*d1 - 1"))
+    assert sum(count(lowered, name) for name in DIVISIONS) > 0
+
+
 def test_an_operand_of_more_axes_is_viewed() -> None:
     kernel = Kernel(d0=2, d1=5, d2=3)
     x = kernel.input(random((2, 5, 3)), "d0, d1, d2")
