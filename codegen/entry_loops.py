@@ -390,7 +390,8 @@ def lower_loop(e: EntryBuilder, op: Operation) -> None:
         e.places[block.args[0]] = Place(numbers, False, ("number", op))
         e.places[block.args[1]] = Place(conditions, False, ("condition", op))
 
-    shape = LoopShape(op, block, states, stacks, start, end.operands[0])
+    ends = None if op.cond is None else end.operands[0]  # without a condition before, the body's is ignored
+    shape = LoopShape(op, block, states, stacks, start, ends)
     made = run_loop(e, shape, op.v_initial, trips, go)
     leave_loop(e, op, shape, op.v_initial, made)
     rehome(e, op, homes)

@@ -69,8 +69,11 @@ def trip_count(
         return ZERO
     count = c.ints(0) if c.has(0) else None
     most = None if count is None else dim_max(count[0], 0)
-    if passes_on(going, block.args[1]):
-        again: bool | Truth | None = first if isinstance(first, bool) else None
+    again: bool | Truth | None
+    if not c.has(1):
+        again = True  # what the body yields is ignored
+    elif passes_on(going, block.args[1]):
+        again = first if isinstance(first, bool) else None
     else:
         again = condition_of(going, inner, limited=True)
     if again is True and first is True:

@@ -158,7 +158,11 @@ def known_trips(loop: onnx.LoopOp, body: Block) -> int | None:
     again = end.values[0]
     while isinstance(again.owner, onnx.IdentityOp):
         again = again.owner.input
-    stays = again is body.args[1] or ((c := constant_value(again)) is not None and bool(c.reshape(-1)[0]))
+    stays = (
+        condition is None
+        or again is body.args[1]
+        or ((c := constant_value(again)) is not None and bool(c.reshape(-1)[0]))
+    )
     if start is None or count is None or not stays:
         return 0 if count is not None and count.reshape(-1)[0] <= 0 else None
     return max(int(count.reshape(-1)[0]), 0)

@@ -22,15 +22,15 @@ def loop(
 ) -> tuple[Value, ...]:
     """Final values of the carried variables, and each scan output stacked over the iterations.
 
-    The body's condition ends the loop also where `cond` is not given, as exporters count on.  A scan output of no
-    iteration has an unknown shape; it is an empty float32 vector (the caller, who knows its type, replaces it).
+    Without `cond` the body's condition is ignored.  A scan output of no iteration has an unknown shape; it is an empty
+    float32 vector (the caller, who knows its type, replaces it).
     """
     carried = list(initial)
     scanned: list[list[Array]] = [[] for _ in range(outputs - len(carried))]
     trips = count() if trip_count is None else range(integer_of(trip_count))
     going = np.array(True) if cond is None else cond
     for i in trips:
-        if not scalar_of(np.asarray(going)):
+        if cond is not None and not scalar_of(np.asarray(going)):
             break
         going, *results = body(np.array(i, dtype=np.int64), going, *carried)
         carried = results[: len(carried)]

@@ -194,3 +194,28 @@ def test_bits_of_another_number() -> None:
     graph = "g (float16[N] x) => (int32[N] y) { y = BitCast <to = 6> (x) }"
     with pytest.raises(sx.ModelError, match=r"BitCast.*float16 has 16 bits, and int32 32"):
         sx.compile(model(graph, 26))
+
+
+@pytest.mark.parametrize("condition, runs", [("", 4), ("c", 2)])
+@pytest.mark.parametrize("optimized", [True, False])
+def test_what_the_body_of_a_loop_without_a_condition_yields(condition: str, runs: int, optimized: bool) -> None:
+    """It is ignored, by the table in the operator's text; onnxruntime ends the loop by it."""
+    graph = f"""g (int64 n, bool c, int64 k, float[N] x) => (float[M] y, float[R, M] rows) {{
+        y, rows = Loop (n, {condition}, x) <body = b (int64 i, bool go, float[M] s)
+            => (bool on, float[M] t, float[M] r) {{
+            on = Less (i, k)
+            t = Add (s, x)
+            r = Identity (t)
+        }}>
+    }}"""
+    program = sx.compile(model(graph), fuse=optimized)
+    given = {"c": np.array(True), "k": np.array(1), "x": np.ones(3, np.float32)}
+    found = program(n=np.array(4), **given)
+    assert_array_equal(found["y"], np.full(3, 1 + runs, np.float32))
+    assert_array_equal(found["rows"][:, 0], 2 + np.arange(runs, dtype=np.float32))
+    assert program(n=np.array(0), **given)["rows"].shape == (0, 3)
+    known = model(graph.replace("Less (i, k)", "Constant <value = bool {0}> ()").replace(", int64 k", ""))
+    del given["k"]
+    assert_array_equal(
+        sx.compile(known, fuse=optimized)(n=np.array(3), **given)["y"], np.full(3, 4 if not condition else 2)
+    )
