@@ -21,6 +21,7 @@ from .window import ZERO, read_convolution
 from .winograd import WinogradBuilder
 from .winograd_channels import ChannelsBuilder
 from .winograd_forms import FORMS
+from .winograd_tiles import TilesBuilder
 
 
 def build(context: TemplateContext, op: kernel.TemplateOp) -> None:
@@ -40,7 +41,9 @@ def build(context: TemplateContext, op: kernel.TemplateOp) -> None:
         fast = winograd_plan.plan_of(form, tile, bool(channels), part.given)
         part.adopt(fast)
         if not any(d == ZERO for d in context.dims(op.results_[0])):
-            builder = ChannelsBuilder if channels else WinogradBuilder
+            builder = WinogradBuilder
+            if channels:
+                builder = ChannelsBuilder if convolution.windows.positions.is_const else TilesBuilder
             builder(Emitter(context.builder), context, op, convolution, products, fast, form).build()
         return
     if not packed and depthwise.is_chosen(convolution, part.given):

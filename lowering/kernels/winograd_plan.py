@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from math import prod
 
 from ...dialects.dims import as_dim
 from ...dialects.target import Target
@@ -14,7 +15,6 @@ from .conv_plan import (
     NOTHING,
     POSITIONS,
     TRANSPOSE_CYCLES,
-    TYPICAL_POSITIONS,
     WINOGRAD,
     cycles_of,
 )
@@ -27,8 +27,12 @@ TERM_CYCLES, SUM_CYCLES, RESULT_CYCLES = 1.75, 1.5, 4
 """Of the transforms, about: for a vector of each term; for one of each sum, and of each result with its store."""
 
 
+TYPICAL_SIZES = (6, 20, 40)
+"""Output rows and columns that a convolution is planned for where they are not known."""
+
+
 def forms(c: Convolution) -> Iterator[Form]:
-    """The forms that the convolution has: of 3x3 windows, one group, no dilation, sizes known."""
+    """The forms that the convolution has: of 3x3 windows, one group, no dilation, channels known."""
     axes = c.windows.axes
     three = as_dim(3)
     if (
@@ -85,7 +89,7 @@ def plan_of(form: Form, tile: RegisterTile, channels: bool, given: Given) -> Win
 def choose(
     c: Convolution, products: Products, target: Target, given: Given = NOTHING, most: float | None = None
 ) -> WinogradPlan | None:
-    """The best plan; None where the direct form is as fast.  Of an image of unknown size vectors run over positions.
+    """The best plan; None where the direct form is as fast.
 
     `most` is the work that it may take, where that does not follow from the direct form of these products.
     Whether it is None, and which form it has, does not depend on what is given, for these change rounding.
@@ -96,7 +100,9 @@ def choose(
     if not plans:
         return None
     best = min(plans, key=lambda p: plans[p])
-    if plans[best] > (0.85 * cycles_of(c, products, target) if most is None else most):
+    if most is None:
+        most = 0.85 * _mean(cycles_of(like, products, target) for like in typical(c))
+    if plans[best] > most:
         return None
     names = ("rows", "vectors", "vectors_over")
     plans = {p: work for p, work in plans.items() if p.form == best.form}
@@ -109,13 +115,16 @@ def _candidates(
 ) -> Iterator[tuple[WinogradPlan, float]]:
     """Plans with their estimated work."""
     lanes, bytes_ = target.lanes(products.bytes), products.bytes
+    if not c.windows.positions.is_const:
+        yield from _candidates_for_any_size(c, form, products, target, given)
+        return
     windows = tile_windows(c, form)
     for vectors in range(1, 5):
         for rows in range(1, largest_rows(target.vector_registers, vectors) + 1):
             tile = RegisterTile(rows, vectors, lanes)
             if len(form.slots) * c.depth.value * vectors * lanes * bytes_ <= target.l2 * 2 // 3:
                 yield plan_of(form, tile, False, given), _positions_cycles(c, form, windows, target, tile, products)
-            work = _channels_cycles(c, form, tile, bytes_, target) if c.windows.positions.is_const else None
+            work = _channels_cycles(c, form, tile, bytes_, target)
             if work is not None:
                 yield plan_of(form, tile, True, given), work
 
@@ -130,8 +139,7 @@ def _positions_cycles(
 ) -> float:
     depth, height = len(form.slots) * c.depth.value, c.rows.value
     into, out = _transform_cycles(form)
-    typical = TYPICAL_POSITIONS // form.results
-    blocks = -(-(windows.positions.value if windows.positions.is_const else typical) // tile.columns)
+    blocks = -(-windows.positions.value // tile.columns)
     step = max(tile.rows * tile.vectors, 8, tile.rows + tile.vectors) / 2 + 0.3
     # the weights of a row tile come from behind L2, where they do not fit there
     if depth * height * products.bytes > target.l2 // 2:
@@ -142,6 +150,8 @@ def _positions_cycles(
 
 MOST_TILES = 8
 """Register tiles that are written out for a block."""
+MOST_IMAGE_TILES = 112
+"""Tiles of an image of any size in a block."""
 DRAM_BYTES_A_CYCLE = 8
 """What memory gives, about."""
 
@@ -189,4 +199,78 @@ def _channels_cycles(c: Convolution, form: Form, tile: RegisterTile, bytes_: int
         product
         + blocks * depth * vectors * 2 * into
         + blocks * -(-channels // tile.lanes) * (rows * width * out + squares * 2 * TRANSPOSE_CYCLES)
+    )
+
+
+# Sizes that only a call tells
+
+
+def typical(c: Convolution) -> list[Convolution]:
+    """The convolution for some sizes that a call may have, or itself where its sizes are known."""
+    if c.windows.positions.is_const:
+        return [c]
+    return [replace(c, windows=Windows(tuple(_sized(a, size) for a in c.windows.axes))) for size in TYPICAL_SIZES]
+
+
+def _sized(axis: Axis, size: int) -> Axis:
+    """An axis with so many outputs, unless it is known how many it has."""
+    before = axis.before if axis.before.is_const else as_dim(1)
+    if axis.out.is_const:
+        return replace(axis, size=axis.size if axis.size.is_const else axis.out, before=before)
+    return Axis(as_dim(size * axis.stride), as_dim(size), axis.kernel, axis.stride, axis.dilation, before)
+
+
+def _mean(works: Iterable[float]) -> float:
+    """The geometric mean, so that no size rules."""
+    values = list(works)
+    return prod(values) ** (1 / len(values))
+
+
+def _candidates_for_any_size(
+    c: Convolution, form: Form, products: Products, target: Target, given: Given
+) -> Iterator[tuple[WinogradPlan, float]]:
+    lanes, bytes_ = target.lanes(products.bytes), products.bytes
+    for vectors in range(1, 5):
+        for rows in range(2, min(lanes, largest_rows(target.vector_registers, vectors)) + 1):
+            tile = RegisterTile(rows, vectors, lanes)
+            work = _mean(_tiles_cycles(like, form, tile, bytes_, target) for like in typical(c))
+            yield plan_of(form, tile, True, given), work
+
+
+def last_heights(rows: int) -> list[int]:
+    """The heights, rising, that a register tile may have where fewer tiles of the image are left."""
+    return sorted({h for h in (rows // 7, rows // 4, rows // 2, rows * 3 // 4) if h > 0})
+
+
+def tiles_at_once(form: Form, depth: int, tile: RegisterTile, bytes_: int, target: Target) -> int:
+    """The most tiles in a block: as many whole register tiles as V has room for in L2 beside weights and products."""
+    column = len(form.slots) * depth * bytes_
+    most = target.l2 // 2 // column
+    return max(1, min(most, MOST_IMAGE_TILES) // tile.rows) * tile.rows
+
+
+def _tiles_cycles(c: Convolution, form: Form, tile: RegisterTile, bytes_: int, target: Target) -> float:
+    """The estimated work of `winograd_tiles` for one image."""
+    depth, channels = c.depth.value, c.rows.value
+    height, width = (a.out.value for a in tile_windows(c, form).axes)
+    at_once = tiles_at_once(form, depth, tile, bytes_, target)
+    into, out = _transform_cycles(form)
+    slots, elements = len(form.slots), len(form.elements)
+    columns = -(-channels // tile.columns)
+    tiles, (rest, left) = height * width, divmod(height * width, tile.rows)
+    heights_ = [tile.rows] * rest + [min(h for h in (*last_heights(tile.rows), tile.rows) if h >= left)] * (left > 0)
+    streamed = 2 * tile.columns * bytes_ / L2_BYTES_A_CYCLE if depth * tile.columns * bytes_ > target.l1 else 0
+    product = columns * sum(
+        slots * depth * (max(h * tile.vectors, 8, h + tile.vectors, streamed) / 2 + 0.3)
+        + elements * (h * tile.vectors + 30)
+        for h in heights_
+    )
+    weights = slots * depth * channels * bytes_
+    if weights > target.l2:
+        product = max(product, -(-tiles // at_once) * weights / DRAM_BYTES_A_CYCLE)
+    pixels = form.results * tiles
+    return (
+        product
+        + depth * height * -(-width // tile.lanes) * 2 * into
+        + -(-channels // tile.lanes) * (tiles * out + -(-pixels // tile.lanes) * 2 * TRANSPOSE_CYCLES)
     )

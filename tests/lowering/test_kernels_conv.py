@@ -423,6 +423,41 @@ def test_winograd_of_symbolic_sizes(number: int) -> None:
         check(case, x, weights, y)
 
 
+ODD_SIZES = [*((n, n) for n in range(1, 18)), (1, 17), (17, 1), (9, 2), (5, 300), (40, 41)]
+
+
+@pytest.mark.parametrize("target", targets(), ids=lambda t: t.cpu)
+@pytest.mark.parametrize("number", range(len(FORMS)))
+def test_winograd_of_any_size(number: int, target: Target) -> None:
+    """One kernel over all sizes: correct, with the bits of the forms of known sizes for any tile and any threads."""
+    stride = FORMS[number].rows.stride
+    for tile, threads in (((14, 2), 1), ((5, 1), 3)):
+        if tile[0] * tile[1] + tile[1] >= target.vector_registers:
+            tile = (6, 2)
+        columns = tile[1] * target.lanes(4)
+        size = len(FORMS[number].slots) * -(-18 // columns) * columns * 16
+        inputs = [Tensor.of(np.float32, "d0", 16, "d1", "d2"), Tensor.of(np.float32, size)]
+        config = {
+            "pads": array([1] * 4),
+            "strides": array([stride] * 2),
+            "kernel_shape": array([3, 3]),
+            "winograd": array([number, *tile, 1]),
+        }
+        sizes = [f"(d{i} - 1)//{stride} + 1" if stride > 1 else f"d{i}" for i in (1, 2)]
+        result = Tensor.of(np.float32, "d0", 18, *sizes)
+        built = compiled("conv", config, inputs, [result], 3, target, threads)
+        for height, width in ODD_SIZES:
+            for n in (0, 1, 3) if height == 5 else (1,):
+                case = Case((n, 16, height, width), (18, 16, 3, 3), (1,) * 4, (stride,) * 2)
+                x, weights = data(case)
+                packed = pack_winograd_columns(weights, FORMS[number], columns)
+                y = np.full(case.result, np.nan, np.float32)
+                built.run([n, height, width], x, packed, y)
+                check(case, x, weights, y)
+                if (height, width) in ((7, 7), (40, 41)) and threads == 1:
+                    np.testing.assert_array_equal(run_winograd(case, number, (6, 1), target), y)
+
+
 @pytest.mark.parametrize("number", range(len(FORMS)))
 def test_winograd_is_as_close_as_the_direct_form(number: int) -> None:
     case = Case((1, 64, 20, 20), (32, 64, 3, 3), (1, 1, 1, 1), (FORMS[number].rows.stride,) * 2)
