@@ -85,6 +85,11 @@ def cycles_of(c: Convolution, products: Products, target: Target) -> float:
     return min(_cycles(c, products, target, *p) for p in _candidates(c, products, target))
 
 
+def cycles_by(plan: ConvPlan, c: Convolution, products: Products, target: Target) -> float:
+    """The estimated work of a plan for one image."""
+    return _cycles(c, products, target, plan.tile, plan.pixels)
+
+
 def choose_for_bytes(
     c: Convolution, products: Products, target: Target, extra: bool, given: Given = NOTHING
 ) -> tuple[RegisterTile, bool]:

@@ -16,8 +16,9 @@ from .conv_plan import (
     POSITIONS,
     TRANSPOSE_CYCLES,
     WINOGRAD,
-    cycles_of,
+    cycles_by,
 )
+from .conv_plan import choose as choose_direct
 from .register_tile import Products, RegisterTile, largest_rows
 from .window import Axis, Convolution, Windows
 from .winograd_forms import FORMS, Form
@@ -101,7 +102,8 @@ def choose(
         return None
     best = min(plans, key=lambda p: plans[p])
     if most is None:
-        most = 0.85 * _mean(cycles_of(like, products, target) for like in typical(c))
+        direct = choose_direct(c, products, target)
+        most = 0.85 * _mean(cycles_by(direct, like, products, target) for like in typical(c))
     if plans[best] > most:
         return None
     names = ("rows", "vectors", "vectors_over")
