@@ -48,6 +48,9 @@ from .uses import bound_symbols, inputs_of, symbols_of
 from .versions import version_pairs
 from .views import is_stretch, is_whole, offsets_of, small_constant
 
+KEPT = (ORIGIN, PATTERN, FOUND, onnx.PROBLEM, onnx.EMPTY_ROWS)
+"""Attributes that an op takes with it into its kernel."""
+
 PATTERNS = "kernel.patterns"
 """The attribute of a kernel that names the rewrite patterns that made operators of it."""
 
@@ -440,7 +443,7 @@ def build_function(
                 operands=[mapper[o] for o in op.operands],
                 result_types=types,
                 properties={name: renamed_property(p, rename) for name, p in op.properties.items()},
-                attributes={k: v for k, v in op.attributes.items() if k in (ORIGIN, PATTERN, FOUND, onnx.PROBLEM)},
+                attributes={k: v for k, v in op.attributes.items() if k in KEPT},
                 regions=[r.clone() for r in op.regions],
             )
         if (found := len(bound_by_execution(op))) > 0:

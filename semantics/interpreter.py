@@ -300,6 +300,8 @@ class Interpreter:
             schema = op.SCHEMA
             domain, operator = schema.domain, schema.op_type
             given = {name: op.properties[name] for name in schema.attributes if name in op.properties}
+            if onnx.EMPTY_ROWS in op.attributes:
+                given["empty_rows"] = op.attributes[onnx.EMPTY_ROWS]
             kinds = {name: spec.kind for name, spec in schema.attributes.items()}
             graphs = [name for name, spec in schema.attributes.items() if spec.kind == "GRAPH"]
             regions = dict(zip(graphs, op.formal_regions()))

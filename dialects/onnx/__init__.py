@@ -20,6 +20,7 @@ from .attributes import (
     to_attribute,
 )
 from .base import (
+    EMPTY_ROWS,
     PROBLEM,
     OnnxOp,
     PositionedOp,
@@ -72,6 +73,7 @@ OP_BY_NAME: dict[tuple[str, str], type[OnnxOp]] = {(op.SCHEMA.domain, op.SCHEMA.
 __all__ = [
     "ELEMENT_CODES",
     "ELEMENT_TYPES",
+    "EMPTY_ROWS",
     "OPS",
     "OP_BY_NAME",
     "PROBLEM",

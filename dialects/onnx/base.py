@@ -355,6 +355,12 @@ def info_of(op: Operation) -> NodeInfo | None:
     return table[ids[0]] if ids and 0 <= ids[0] < len(table) else None
 
 
+EMPTY_ROWS = "onnx.empty_rows"
+"""On an Attention that was written as products and a Softmax, `nan`: what a row is that may attend to no key.
+
+Else it is 0, as the operator's text has it.
+"""
+
 PROBLEM = "onnx.problem"
 """On an operation made of another one: what to say in place of its own words where an index of it is out of range.
 

@@ -7,7 +7,8 @@ computed in f32 and rounded once; other attention of bf16 in the steps of `atten
 Keys are packed into panels once for each head.  A tile of query rows then goes through the keys in blocks: scores of
 the block by register tiles, their formula and the running maximum row by row, exponentials and their sum, and the
 product with the values, which is added to what was there, scaled to the new maximum.  The order of a row's sums depends
-on the number of keys alone.  A row that may attend to no key is 0.
+on the number of keys alone.  A row that may attend to no key is 0,
+or NaN where the operator was written with a Softmax.
 """
 
 from __future__ import annotations
@@ -68,6 +69,7 @@ class Attention:
         # of a row's scores so many in step, as one vector: a block is a multiple of that
         self.wide = self.lanes if e.target.plain else IN_STEP * self.lanes
         self.root = o.attr("scale")
+        self.empty_is_nan = o.attr("empty_rows") == "nan"
         self.in_steps = in_steps(o.kind(Q).ir, o.attr("softmax_precision"), self.root)
         # keys whose scores are kept at once, in rows that are not a power of two apart
         self.block = self.keys if self.in_steps else as_dim(KEY_BLOCK)

@@ -9,6 +9,8 @@ at 256 times its terms).  `softmax_precision` of f32 asks for the softmax that l
 
 from __future__ import annotations
 
+from math import nan
+
 from xdsl.dialects.builtin import BFloat16Type, bf16
 from xdsl.ir import Attribute, SSAValue
 
@@ -40,7 +42,21 @@ def scale_in_steps(e: Emitter, scale: SSAValue, buffer: SSAValue, at: Ix, count:
         e.store_vector(rounded(e, e.mul(e.load_vector(buffer, place, lanes), root)), buffer, place)
 
 
-def weights_in_steps(e: Emitter, scores: SSAValue, at: Ix, count: Ix, shift: SSAValue, lanes: int) -> None:
+def divisor_of(e: Emitter, total: SSAValue, empty_is_nan: bool, keys: Ix) -> SSAValue:
+    """What a row's exponentials are divided by, for their sum.
+
+    Where all are 0 they stay so, or are NaN from then on; a row of no keys at all is 0 in both cases.
+    """
+    none = e.compare("oeq", total, e.constant(0, scalar_type(total)))
+    instead = e.constant(1, scalar_type(total))
+    if empty_is_nan:
+        instead = e.select(keys.compare("sgt", 0), e.constant(nan, scalar_type(total)), instead)
+    return e.select(none, instead, total)
+
+
+def weights_in_steps(
+    e: Emitter, scores: SSAValue, at: Ix, count: Ix, shift: SSAValue, lanes: int, empty_is_nan: bool
+) -> None:
     """scores[at + i] = softmax of the row of `count` scores, whose greatest is in the lanes of `shift`."""
     wide = lanes_of(shift) or 1
     with e.loop(0, count, wide) as loop:
@@ -48,9 +64,7 @@ def weights_in_steps(e: Emitter, scores: SSAValue, at: Ix, count: Ix, shift: SSA
         less = rounded(e, e.sub(e.load_vector(scores, place, wide), shift))
         e.store_vector(rounded(e, e.math("exp", less)), scores, place)
     total = rounded(e, sum_of_runs(e, scores, at, count, lanes))
-    # the sum of no exponentials at all
-    empty = e.compare("oeq", total, e.constant(0, scalar_type(total)))
-    divisor = e.b.broadcast(e.select(empty, e.constant(1, scalar_type(total)), total), wide)
+    divisor = e.b.broadcast(divisor_of(e, total, empty_is_nan, count), wide)
     with e.loop(0, count, wide) as loop:
         place = loop.index + at
         e.store_vector(rounded(e, e.div(e.load_vector(scores, place, wide), divisor)), scores, place)

@@ -14,7 +14,7 @@ from ..loop_builder import INDEX
 from .activations import like
 from .attention_plan import KEY_BLOCK, LENGTHS, MASK, SCORES, Heads, Y
 from .attention_scores import ScoreFormula
-from .attention_steps import scale_in_steps, weights_in_steps
+from .attention_steps import divisor_of, scale_in_steps, weights_in_steps
 from .emit import Ix
 from .panels import pack_across, slack
 from .register_tile import Factors, RegisterTile
@@ -196,7 +196,7 @@ class QueryTile:
         base = e.select(none, e.constant(0, a.sums), maximum)
         shift = e.b.broadcast(base, wide)
         if a.in_steps:
-            weights_in_steps(e, s.scores, at, count, shift, a.lanes)
+            weights_in_steps(e, s.scores, at, count, shift, a.lanes, a.empty_is_nan)
             e.store(e.constant(1, a.sums), s.totals, row)
             return
         with e.loop(0, count, wide, carried=[e.constant(0, a.sums, wide)], nonempty=True) as loop:
@@ -255,9 +255,7 @@ class QueryTile:
         with e.loop(0, self.count, nonempty=True) as rows:
             row = rows.index
             total = e.load(s.totals, row)
-            # the sum of no exponentials at all
-            empty = e.compare("oeq", total, e.constant(0, a.sums))
-            inverse = e.div(e.constant(1, a.sums), e.select(empty, e.constant(1, a.sums), total))
+            inverse = e.div(e.constant(1, a.sums), divisor_of(e, total, a.empty_is_nan, e.dim(a.keys)))
             factor = e.b.broadcast(inverse, a.lanes)
             at = out.at(self.sample, self.head, self.row + row)
             with e.loop(0, size, a.lanes) as loop:

@@ -222,6 +222,8 @@ def template(o: Operands) -> list[Node | None]:
     config: dict[str, Attribute] = {
         name: value for name, value in op.properties.items() if not name.endswith("SegmentSizes")
     }
+    if onnx.EMPTY_ROWS in op.attributes:
+        config["empty_rows"] = op.attributes[onnx.EMPTY_ROWS]
     config["place"] = IntegerAttr(o.place, i64)
     config["operands"] = integers(present)
     config["results"] = integers([k for k, _ in results])

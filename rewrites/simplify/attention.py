@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, cast
 
 import numpy as np
-from xdsl.dialects.builtin import f32, i64
+from xdsl.dialects.builtin import StringAttr, f32, i64
 from xdsl.ir import Attribute, Operation, SSAValue
 
 from ...dialects import dims, onnx
@@ -174,7 +174,8 @@ class RecognizeAttention(Rule):
     are added to, or the softmax is taken of, [batch, heads, rows, keys]; k^T may be given as such. The scale may stand
     at the scores, at q, at k, or at both. Several masks are one, their sum. Where(condition, scores, -inf) is a mask,
     too, and one that keeps what is on and below the diagonal of a square is `is_causal`; c * tanh(scores / c) is a
-    `softcap`. A row that may attend to no key is 0 afterwards, not NaN. Declines when something else reads the scores
+    `softcap`. A row that may attend to no key is NaN as
+    before (`EMPTY_ROWS`); in a file, which cannot say so, it is 0. Declines when something else reads the scores
     or the weights, where heads or batch broadcast, for a scale that is not positive, and where the mask does not
     broadcast to the scores.
     """
@@ -218,6 +219,8 @@ class RecognizeAttention(Rule):
         operands = [apart(x, heads, rewriter) for x in (query, keys.inserted(rewriter), values)]
         y = op.results[0].type if heads is None else like(values, [*shape[:3], dims_of(values)[-1]])
         attention = onnx.AttentionOp.make([*operands, mask], attributes, [y])
+        if mask is not None and not self.for_file:
+            attention.attributes[onnx.EMPTY_ROWS] = StringAttr("nan")
         if heads is None:
             rewriter.replace(op, attention)
             return
@@ -410,7 +413,10 @@ class ShareHeads(Rule):
         if keys is None or values is None or dims_of(keys)[1] is not dims_of(values)[1]:
             return
         operands = [op.operands[0], keys, values, attention.operand_at(3)]
-        rewriter.replace(op, onnx.AttentionOp.make(operands, attributes_of(attention), [op.results[0].type]))
+        shared = onnx.AttentionOp.make(operands, attributes_of(attention), [op.results[0].type])
+        if onnx.EMPTY_ROWS in op.attributes:
+            shared.attributes[onnx.EMPTY_ROWS] = op.attributes[onnx.EMPTY_ROWS]
+        rewriter.replace(op, shared)
 
 
 def repeated(value: SSAValue) -> SSAValue | None:

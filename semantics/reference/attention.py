@@ -69,6 +69,11 @@ def _guarded_softmax(scores: Array, dtype: np.dtype) -> Array:
     return np.where(masked, 0.0, softmax_in(np.where(masked, 0.0, scores), scores.ndim - 1, dtype))
 
 
+def _softmax(scores: Array, dtype: np.dtype) -> Array:
+    """Softmax over the last axis in `dtype`; NaN where every key is masked."""
+    return softmax_in(scores, scores.ndim - 1, dtype)
+
+
 def _step(dtype: np.dtype) -> Callable[[Array], Array]:
     """What one step of the function body rounds to, kept in float64."""
     return (lambda x: double(narrow(x, dtype))) if dtype.itemsize < 4 else np.asarray
@@ -93,8 +98,12 @@ def attention(
     scale: float | None = None,
     softcap: float = 0.0,
     softmax_precision: int | None = None,
+    empty_rows: str | None = None,
 ) -> tuple[Array, Array, Array, Array]:
-    """Y, the present key and value, and the scores at the stage `qk_matmul_output_mode`."""
+    """Y, the present key and value, and the scores at the stage `qk_matmul_output_mode`.
+
+    With `empty_rows` "nan" a row that may attend to no key is NaN, as with a Softmax; else it is 0.
+    """
     query, key, value = split_heads(q, q_num_heads), split_heads(k, kv_num_heads), split_heads(v, kv_num_heads)
     past = 0
     if past_key is not None and past_value is not None:
@@ -112,7 +121,8 @@ def attention(
     allowed = _visible(queries, total, offset, valid, bool(is_causal), left_window_size, right_window_size)
     biased = np.where(allowed, step(capped + _additive_mask(attn_mask, total)), -np.inf)
     precision = q.dtype if softmax_precision is None else dtype_of(softmax_precision)
-    weights = _guarded_softmax(double(narrow(biased, precision)), precision)
+    normalized = _guarded_softmax if empty_rows is None else _softmax
+    weights = normalized(double(narrow(biased, precision)), precision)
     y = narrow(np.matmul(step(weights), double(shared_heads(value, heads))), q.dtype)
     shown = (raw, capped, biased, weights)[qk_matmul_output_mode]
     return y if q.ndim == 4 else join_heads(y), key, value, narrow(shown, q.dtype)

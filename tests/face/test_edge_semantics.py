@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
-from onnx import ModelProto, helper, parser
+from onnx import ModelProto, TensorProto, helper, parser
 
 import sardonyx as sx
 
@@ -219,3 +219,41 @@ def test_what_the_body_of_a_loop_without_a_condition_yields(condition: str, runs
     assert_array_equal(
         sx.compile(known, fuse=optimized)(n=np.array(3), **given)["y"], np.full(3, 4 if not condition else 2)
     )
+
+
+@pytest.mark.parametrize("kind", ["float", "bfloat16", "float16"])
+@pytest.mark.parametrize("hidden", ["Where (m, s, low)", "Add (s, bias)"])
+@pytest.mark.parametrize("keys", [0, 1, 7, 300])
+def test_a_row_of_a_softmax_that_attends_to_no_key(kind: str, hidden: str, keys: int) -> None:
+    """It is NaN, as a softmax of -inf only is, also where attention is recognized; without any keys it is 0."""
+    code = getattr(TensorProto, kind.upper())
+    graph = f"""g ({kind}[B, 2, T, 8] q, {kind}[B, 2, S, 8] k, {kind}[B, 2, S, 8] v, bool[B, 1, T, S] m)
+        => ({kind}[B, 2, T, 8] y) {{
+        wide_low = Constant <value = float {{-inf}}> ()
+        wide_zero = Constant <value = float {{0}}> ()
+        low = Cast <to = {code}> (wide_low)
+        zero = Cast <to = {code}> (wide_zero)
+        bias = Where (m, zero, low)
+        t = Transpose <perm = [0, 1, 3, 2]> (k)
+        s = MatMul (q, t)
+        hidden = {hidden}
+        p = Softmax <axis = -1> (hidden)
+        y = MatMul (p, v)
+    }}"""
+    program = sx.compile(model(graph))
+    assert "attention" in str(program.explain())
+    dtype = helper.tensor_dtype_to_np_dtype(code)
+    random = np.random.default_rng(0)
+    q, k, v = (random.standard_normal((2, 2, n, 8)).astype(dtype) for n in (3, keys, keys))
+    mask = random.random((2, 1, 3, keys)) < 0.5
+    mask[..., :1] = True
+    mask[1, :, 1] = False
+    found = program(q=q, k=k, v=v, m=mask)["y"].astype(np.float64)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        scores = np.where(mask, q.astype(np.float64) @ k.astype(np.float64).swapaxes(2, 3), -np.inf)
+        weights = np.exp(scores - scores.max(-1, keepdims=True, initial=-1e300))
+        wanted = weights / weights.sum(-1, keepdims=True) @ v.astype(np.float64)
+    assert_array_equal(np.isnan(found), np.isnan(wanted))
+    assert np.isnan(found).any() == (keys > 0)
+    tolerance = {"float": 1e-5, "bfloat16": 0.1, "float16": 1e-2}[kind]
+    np.testing.assert_allclose(found, wanted, rtol=tolerance, atol=tolerance)
