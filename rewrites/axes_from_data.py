@@ -324,10 +324,10 @@ def kept_sizes(b: Build, sizes: SSAValue, gone: Chosen, rank: int, left: int) ->
     """[left]: the sizes of those of `rank` axes that stay, in order."""
     one, zero = b.ints(1), b.ints(0)
     stays = b.sub(one, gone.counts)
-    place = b.sum(b.op(onnx.MulOp, b.ints(np.tri(rank, k=-1)), stays), 1)
-    place = b.where(gone.flags, b.ints(-1), place)
+    place = b.opaque(b.sum(b.op(onnx.MulOp, b.ints(np.tri(rank, k=-1)), stays), 1))
+    place = b.opaque(b.where(gone.flags, b.ints(-1), place))
     here = b.op(onnx.EqualOp, b.ints(np.arange(left).reshape(left, 1)), place)
-    return b.opaque(b.sum(b.where(here, sizes, zero), 1))
+    return b.opaque(b.sum(b.opaque(b.where(here, sizes, zero)), 1))
 
 
 class SpreadReduce(Pattern):
@@ -342,9 +342,8 @@ class SpreadReduce(Pattern):
         assert isinstance(op, onnx.OnnxOp)
         x, axes = op.operand_at(0), op.operand_at(1)
         rank, left = rank_of(x), rank_of(op.results[0])
-        if rank and x is not None and not are_numbers(axes) and axes is not None and dims_of(axes) == (as_dim(rank),):
-            attributes = {"keepdims": onnx.attr(op, "keepdims")}
-            rewriter.replace(op, type(op).make([x], attributes, [op.results[0].type], like=op))  # as many as there are
+        if rank and x is not None and axes is not None and not are_numbers(axes) and dims_of(axes) == (as_dim(rank),):
+            rewriter.replace(op, [self.over_all(Build(rewriter), op, x, axes, rank)])
             return
         if not bound_by_execution(op) or rank is None or left is None:
             return
@@ -355,7 +354,7 @@ class SpreadReduce(Pattern):
         if not onnx.attr(op, "noop_with_empty_axes"):  # none are all
             is_empty = b.as_int64(b.op(onnx.EqualOp, b.op(onnx.SizeOp, axes), b.ints(0)))
             gone.counts = b.op(onnx.MaxOp, gone.counts, is_empty)
-        kept, reduced = b.where(gone.flags, one, sizes), b.where(gone.flags, sizes, one)
+        kept, reduced = (b.opaque(b.where(gone.flags, *v)) for v in ((one, sizes), (sizes, one)))
         columns = [b.op(onnx.UnsqueezeOp, v, b.ints([1])) for v in (kept, reduced)]
         pairs = b.op(onnx.ReshapeOp, b.op(onnx.ConcatOp, *columns, attributes={"axis": 1}), b.ints([2 * rank]))
         apart = b.reshape(x, b.opaque(pairs))
@@ -363,6 +362,13 @@ class SpreadReduce(Pattern):
         if not onnx.attr(op, "keepdims"):
             y = b.reshape(y, kept_sizes(b, sizes, gone, rank, left))
         rewriter.replace(op, [y])
+
+    def over_all(self, b: Build, op: onnx.OnnxOp, x: SSAValue, axes: SSAValue, rank: int) -> SSAValue:
+        """The reduction over as many axes as there are; one that is meant twice is an error, as another is not then."""
+        least = b.op(onnx.ReduceMinOp, Chosen(b, axes, rank).counts, attributes={"keepdims": 1})
+        y = b.reshape(b.op(type(op), x, attributes={"keepdims": 0}), b.ints([1]))
+        y = b.entry(y, b.sub(b.ints(1), least), f"{named(axes, 'axes')} has an axis twice")
+        return b.reshape(y, b.ints([1] * rank if onnx.attr(op, "keepdims") else []))
 
 
 class CountSizes(Pattern):

@@ -99,6 +99,26 @@ def test_reduce_over_any_number_of_axes(noop: int) -> None:
         np.testing.assert_allclose(program(x0=x, x1=ints(*axes))["y0"], want, rtol=1e-6)
 
 
+@pytest.mark.parametrize("keepdims", [0, 1])
+def test_as_many_axes_as_there_are_must_be_all(keepdims: int) -> None:
+    x = floats(2, 3)
+    operands, attributes = [x, ints(0, 1)], {"keepdims": keepdims}
+    expected = REFERENCE["", "ReduceSum"](list(operands), dict(attributes), 1)
+    program = sx.compile(model_of("ReduceSum", operands, attributes, expected, dynamic=True))
+    assert program.explain().to_dict()["hosted"] == []
+    for axes in ((0, 1), (1, 0), (-1, -2), (0, -1)):
+        np.testing.assert_allclose(program(x0=x, x1=ints(*axes))["y0"], expected[0], rtol=1e-6)
+    for axes in ((0, 0), (1, -1)):
+        with pytest.raises(sx.InputError, match="ReduceSum: 'x1' has an axis twice\n  --> node 'node'"):
+            program(x0=x, x1=ints(*axes))
+    with pytest.raises(sx.InputError, match="'x1' has the axis 5; the rank is 2, so -2 <= axis < 2"):
+        program(x0=x, x1=ints(0, 5))
+
+
+def test_some_axes_of_many() -> None:
+    check("ReduceSum", [floats(2, 3, 1, 2, 4), ints(3, -4)], {"keepdims": 0}, tolerance=8)
+
+
 LINEAR = {"mode": "linear"}
 CUBIC = {"mode": "cubic", "cubic_coeff_a": -0.5, "exclude_outside": 1}
 CROP = {"coordinate_transformation_mode": "tf_crop_and_resize", "extrapolation_value": 7.0}
