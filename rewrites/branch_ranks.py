@@ -58,8 +58,8 @@ def move_dependents(op: onnx.IfOp) -> bool:
     made = onnx.IfOp.make([op.cond], {}, [UNKNOWN] * len(leaving), like=op, regions=regions)
     set_origins(made, {i for each in inside for i in origins_of(each)})
     block = op.parent
-    assert block is not None
-    block.insert_op_before(made, op)
+    assert block is not None and block.last_op is not None
+    block.insert_op_before(made, block.last_op)  # behind all that the dependents read, and only the end reads them
     for old, new in zip(leaving, made.results, strict=True):
         new.name_hint = old.name_hint
         old.replace_all_uses_with(new)

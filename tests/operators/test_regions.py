@@ -41,8 +41,14 @@ BRANCHES = """v = If (even) <then_branch = p () => (float{first} o) {{ {then} }}
 """Branches whose results have other ranks."""
 
 RANKS = [
-    ("[2, 3]", "o = Identity (x)", "t = ReduceSum <keepdims = 0> (v)", lambda x, even: x.sum()),
-    ("", "o = ReduceSum <keepdims = 0> (x)", "t = Relu (v)", lambda x, even: x.sum() if even else x.sum(1)),
+    ("[2, 3]", "o = Identity (x)", "t = ReduceSum <keepdims = 0> (v)", lambda x, i: x.sum()),
+    ("", "o = ReduceSum <keepdims = 0> (x)", "t = Relu (v)", lambda x, i: x.sum(1) if i % 2 else x.sum()),
+    (
+        "[2, 3]",
+        "o = Identity (x)",
+        "f = Cast <to = 1> (i) w = Mul (v, f) t = ReduceSum <keepdims = 0> (w)",
+        lambda x, i: x.sum() * i,
+    ),
 ]
 
 
@@ -63,9 +69,11 @@ def test_branches_of_other_ranks_in_a_loop(at: int) -> None:
             s = Add (a, t)
         }}>
     }}"""
-    program = sx.compile(onnx.parser.parse_model(text))
+    model = onnx.parser.parse_model(text)
+    program, graph = sx.compile(model), sx.lower(model, to="graph")
     assert program.explain().to_dict()["hosted"] == []
     x, z = np.arange(6, dtype=np.float32).reshape(2, 3), np.zeros(2, np.float32)
     for n in (0, 1, 4):
-        want = sum((value(x, i % 2 == 0) for i in range(n)), z)
+        want = sum((value(x, i) for i in range(n)), z)
         np.testing.assert_array_equal(program(x, z, np.array(n))["y"], want)
+        np.testing.assert_array_equal(sx.run(graph, {"x": x, "z": z, "n": np.array(n)})["y"], want)
