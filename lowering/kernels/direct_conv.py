@@ -338,14 +338,26 @@ class ConvBuilder:
             self.keep_turned(self.accumulate_pixels(tile, view, position, weights_at), tile, sums)
         else:
             whole = whole or self.covers_whole_tiles()
-            totals = self.accumulate(tile, view, position, weights_at, whole)
-            if whole and self.stores_at_once():
-                self.store_totals(number, group * self.rows + first, position, totals)
-                return
-            for i, total in enumerate(totals):
-                row, v = divmod(i, tile.vectors)
-                e.store_vector(total, sums, (row * self.tile.vectors + v) * tile.lanes)
+            if not whole and not self.count.is_const and tile.vectors > 1:
+                # one vector is enough for few positions, or for the last ones
+                left, narrow = self.positions - position, RegisterTile(tile.rows, 1, tile.lanes)
+                with e.when(left.compare("sle", tile.lanes)):
+                    self.keep(self.accumulate(narrow, view, position, weights_at, whole), narrow, sums)
+                with e.when(left.compare("sgt", tile.lanes)):
+                    self.keep(self.accumulate(tile, view, position, weights_at, whole), tile, sums)
+            else:
+                totals = self.accumulate(tile, view, position, weights_at, whole)
+                if whole and self.stores_at_once():
+                    self.store_totals(number, group * self.rows + first, position, totals)
+                    return
+                self.keep(totals, tile, sums)
         self.store(view.phase, number, group * self.rows + first, count, position, sums)
+
+    def keep(self, totals: list[SSAValue], tile: RegisterTile, sums: SSAValue) -> None:
+        """sums[channel, position], as far apart as in a whole tile."""
+        for i, total in enumerate(totals):
+            row, v = divmod(i, tile.vectors)
+            self.e.store_vector(total, sums, (row * self.tile.vectors + v) * tile.lanes)
 
     def keep_turned(self, totals: list[SSAValue], tile: RegisterTile, sums: SSAValue) -> None:
         """sums[channel, position] from vectors of channels, one for each position."""
@@ -493,7 +505,11 @@ class ConvBuilder:
                 whole = self.covers_whole_tiles() and start + lanes <= self.width
                 mask = None if whole else e.mask(end - at, lanes)
                 indices = [*[e.ix(0)] * (axes - 1), at]
-                self.store_channels(number, channel, count, e.ix(start), indices, mask, sums)
+                if start == 0 or self.count.is_const:
+                    self.store_channels(number, channel, count, e.ix(start), indices, mask, sums)
+                    continue
+                with e.when(at.compare("slt", end)):
+                    self.store_channels(number, channel, count, e.ix(start), indices, mask, sums)
             return
         pitch = e.dim(self.sizes[-1])
         widths = self.output_sizes(phase)

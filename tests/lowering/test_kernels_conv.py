@@ -258,7 +258,7 @@ def test_bits_do_not_depend_on_the_tile(monkeypatch: pytest.MonkeyPatch) -> None
             tile = RegisterTile(rows, vectors, t.lanes(4))  # noqa: B023
             return conv_plan.plan_of(c, p, t, tile, pixels, given)  # noqa: B023
 
-        monkeypatch.setattr("sardonyx.lowering.kernels.conv.choose", choose)
+        monkeypatch.setattr("sardonyx.lowering.kernels.direct_conv.choose", choose)
         results.append(run(case))
     for other in results[1:]:
         np.testing.assert_array_equal(results[0], other)
@@ -270,7 +270,7 @@ def with_tile(monkeypatch: pytest.MonkeyPatch, rows: int, vectors: int, pixels: 
     def choose(c: Convolution, p: Products, t: Target, given: Given) -> conv_plan.ConvPlan:
         return conv_plan.plan_of(c, p, t, RegisterTile(rows, vectors, t.lanes(4)), pixels, given)
 
-    monkeypatch.setattr("sardonyx.lowering.kernels.conv.choose", choose)
+    monkeypatch.setattr("sardonyx.lowering.kernels.direct_conv.choose", choose)
 
 
 @pytest.mark.parametrize("width", [24, 33, 48, 49, 64, 65, 100])
