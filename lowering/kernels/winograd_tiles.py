@@ -119,9 +119,10 @@ class TilesBuilder(ChannelsBuilder):
             with e.loop(lower, upper, nonempty=True) as loop:
                 self.multiply_elements(block, patches, products, loop.index)
                 self.transform_results(block, products, results, pixels)
-                for v in range(tile.vectors):
-                    channel = loop.index * tile.columns + v * tile.lanes
-                    self.store_block(number, channel, block, results, e.dim(pixels) * v, square)
+                # one code for all vectors of channels: a long epilogue is most of it
+                with e.loop(0, tile.vectors, nonempty=True) as vectors:
+                    channel = loop.index * tile.columns + vectors.index * tile.lanes
+                    self.store_block(number, channel, block, results, vectors.index * e.dim(pixels), square)
 
     def multiply_elements(self, block: TileBlock, patches: SSAValue, products: SSAValue, column_tile: Ix) -> None:
         """products[element, tile of the block, channel]: products of terms, summed over channels."""
@@ -190,16 +191,17 @@ class TilesBuilder(ChannelsBuilder):
             at = (rows.index * block.columns + columns.index) * tile.columns
             x = columns.index * wide
             inside = [(x + j).compare("slt", block.width) for j in range(wide)]
-            for v in range(tile.vectors):
+            with e.loop(0, tile.vectors, nonempty=True) as vectors:
+                lane = vectors.index * lanes + at
                 sums = [
-                    e.load_vector(products, at + pitch * element + v * lanes, lanes)
-                    for element in range(len(self.form.elements))
+                    e.load_vector(products, pitch * element + lane, lanes) for element in range(len(self.form.elements))
                 ]
+                to = vectors.index * e.dim(pixels)
                 for i, line in enumerate(self.form.results_of(e, sums)):
                     start = (rows.index * down + i) * block.width + x
                     for j, value in enumerate(line):
                         place = e.select_index(inside[j], start + j, behind) if j else start
-                        e.store_vector(value, results, (place + e.dim(pixels) * v) * lanes)
+                        e.store_vector(value, results, (place + to) * lanes)
 
     def store_block(
         self, number: Ix, channel: Ix, block: TileBlock, results: SSAValue, at: Ix, square: SSAValue
