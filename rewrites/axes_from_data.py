@@ -311,10 +311,15 @@ class SpreadSqueeze(Pattern):
     root = onnx.SqueezeOp
 
     def rewrite(self, op: Operation, rewriter: PatternRewriter, /) -> None:
-        rank = rank_of(op.operands[0])
+        assert isinstance(op, onnx.OnnxOp)
+        rank, axes = rank_of(op.operands[0]), op.operand_at(1)
+        b = Build(rewriter)
+        if rank and rank > 1 and axes is not None and are_as_many(axes, rank):
+            one = only_if_all(b, b.reshape(op.operands[0], b.ints([1])), axes, rank)
+            rewriter.replace(op, [b.reshape(one, b.ints([]))])
+            return
         if not bound_by_execution(op) or rank is None:
             return
-        b = Build(rewriter)
         gone = Chosen(b, op.operands[1], rank)
         sizes = kept_sizes(b, b.shape(op.operands[0]), gone, rank, rank_of(op.results[0]) or 0)
         rewriter.replace(op, [b.reshape(op.operands[0], sizes)])
@@ -330,6 +335,17 @@ def kept_sizes(b: Build, sizes: SSAValue, gone: Chosen, rank: int, left: int) ->
     return b.opaque(b.sum(b.opaque(b.where(here, sizes, zero)), 1))
 
 
+def are_as_many(axes: SSAValue, rank: int) -> bool:
+    """Whether axes are data, and as many as there are."""
+    return not are_numbers(axes) and dims_of(axes) == (as_dim(rank),)
+
+
+def only_if_all(b: Build, one: SSAValue, axes: SSAValue, rank: int) -> SSAValue:
+    """A vector of one element, where as many axes as there are are all; one that is meant twice is an error."""
+    least = b.op(onnx.ReduceMinOp, Chosen(b, axes, rank).counts, attributes={"keepdims": 1})
+    return b.entry(one, b.sub(b.ints(1), least), f"{named(axes, 'axes')} has an axis twice")
+
+
 class SpreadReduce(Pattern):
     """Reduce(x, axes)  ->  Reduce(Reshape(x, [kept 0, reduced 0, ...]), [1, 3, ...]), where the axes are data"""
 
@@ -342,7 +358,7 @@ class SpreadReduce(Pattern):
         assert isinstance(op, onnx.OnnxOp)
         x, axes = op.operand_at(0), op.operand_at(1)
         rank, left = rank_of(x), rank_of(op.results[0])
-        if rank and x is not None and axes is not None and not are_numbers(axes) and dims_of(axes) == (as_dim(rank),):
+        if rank and x is not None and axes is not None and are_as_many(axes, rank):
             rewriter.replace(op, [self.over_all(Build(rewriter), op, x, axes, rank)])
             return
         if not bound_by_execution(op) or rank is None or left is None:
@@ -364,11 +380,9 @@ class SpreadReduce(Pattern):
         rewriter.replace(op, [y])
 
     def over_all(self, b: Build, op: onnx.OnnxOp, x: SSAValue, axes: SSAValue, rank: int) -> SSAValue:
-        """The reduction over as many axes as there are; one that is meant twice is an error, as another is not then."""
-        least = b.op(onnx.ReduceMinOp, Chosen(b, axes, rank).counts, attributes={"keepdims": 1})
+        """The reduction over all axes."""
         y = b.reshape(b.op(type(op), x, attributes={"keepdims": 0}), b.ints([1]))
-        y = b.entry(y, b.sub(b.ints(1), least), f"{named(axes, 'axes')} has an axis twice")
-        return b.reshape(y, b.ints([1] * rank if onnx.attr(op, "keepdims") else []))
+        return b.reshape(only_if_all(b, y, axes, rank), b.ints([1] * rank if onnx.attr(op, "keepdims") else []))
 
 
 class CountSizes(Pattern):

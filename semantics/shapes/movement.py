@@ -181,6 +181,8 @@ def squeeze(c: Context) -> Types:
             if d is not ONE:
                 c.require(f"{(d - 1) * is_chosen([chosen], a, len(x))} == 0", "the axis of Squeeze has size 1")
         return [c.like(0, without_one(x, chosen))]
+    if axes is None and x and c.dims(1) == (as_dim(len(x)),):
+        axes = list(range(len(x)))  # as many as there are
     if axes is None:
         return [_of_rank(c, lambda count: len(x) - count)]
     gone = {c.axis(a, len(x)) for a in axes}
