@@ -9,6 +9,7 @@ from xdsl.ir import Operation, SSAValue
 
 from ..dialects import dims
 from ..dialects.dims import ShapeAttr
+from ..semantics.conditions import condition_symbols
 from .found_sizes import bound_by_execution
 
 
@@ -45,13 +46,6 @@ def symbols_of(op: Operation) -> set[str]:
     return found - set(bound_symbols(op))
 
 
-def assumed_symbols(op: dims.AssumeOp) -> set[str]:
+def assumed_symbols(op: dims.AssumeOp) -> frozenset[str]:
     """The symbols in a guard's condition."""
-    found: set[str] = set()
-    text = op.condition.data
-    for relation in ("==", "<=", ">=", "!="):
-        if relation in text:
-            for side in text.split(relation):
-                found |= dims.parse_dim(side).symbols
-            return found
-    return found
+    return condition_symbols(op.condition.data)

@@ -26,7 +26,10 @@ class Arguments:
         if not args:
             return self._named(kwargs)
         if len(args) == 1 and isinstance(args[0], Mapping):
-            return self._named({**cast("Mapping[str, object]", args[0]), **kwargs})
+            feeds = cast("Mapping[str, object]", args[0])
+            if twice := [name for name in kwargs if name in feeds]:
+                raise InputError(f"input {quoted(twice)} is given twice, in the mapping and by name")
+            return self._named({**feeds, **kwargs})
         if len(args) > len(self.specs):
             raise InputError(f"{len(args)} arguments, the model has {count_text(len(self.specs), 'input')}")
         given = dict(zip(self.input_names, args))

@@ -23,7 +23,7 @@ from ..dialects.dims import Dim
 from ..dialects.dims.expression import DimError
 from ..dialects.onnx import model as names
 from ..runtime.errors import Error, InputError, ModelError, UnsupportedError
-from .conditions import brief_condition
+from .conditions import Condition, brief_condition
 from .custom import NO_OPERATORS, CustomOperator, Evaluator, Operators, evaluator_of
 from .known import dense_of
 from .reference import Array, Value, as_value
@@ -455,14 +455,11 @@ HANDLERS: dict[type[Operation], Callable[[Interpreter, Operation, Frame], Sequen
 }
 
 
-def holds(condition: str, frame: Frame) -> bool:
-    """Whether a `dims.assume` condition, `a == b` or `a <= b`, is true of the frame's symbols."""
-    for relation in ("==", "<="):
-        left, found, right = condition.partition(relation)
-        if found:
-            a, b = frame.need(dims.parse_dim(left.strip())), frame.need(dims.parse_dim(right.strip()))
-            return a == b if relation == "==" else a <= b
-    raise ModelError(f"dims.assume has no condition {condition!r}")
+def holds(text: str, frame: Frame) -> bool:
+    """Whether the condition of a `dims.assume` is true of the frame's symbols."""
+    condition = Condition.parse(text)
+    left, right = frame.need(condition.left), frame.need(condition.right)
+    return left == right if condition.op == "==" else left <= right
 
 
 def _without_sign(array: Array) -> Array:

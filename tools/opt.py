@@ -15,20 +15,20 @@ from xdsl.utils.exceptions import ArgSpecParseError, DiagnosticException, ParseE
 
 from ..dialects.structured import Linalg
 from ..frontend.importer import import_model
-from ..runtime.errors import InputError
+from ..runtime.errors import InputError, UsageError
 
 
 def run_passes(file: Path, passes: str, universe: Universe) -> str:
     """The text of a module (from `.mlir` text, or imported from `.onnx`) after these passes, comma-separated.
 
-    Dialects and passes are those of the universe and xDSL's own.  Raises InputError for a file that is not there, text
-    that does not parse or verify, and passes that there are not.
+    Dialects and passes are those of the universe and xDSL's own.  Raises InputError for a file that is not there and
+    text that does not parse or verify, UsageError for passes that there are not.
     """
     context = context_of(universe)
     try:
         pipeline = PassPipeline.parse_spec(get_all_passes() | universe.all_passes, passes)
     except (ArgSpecParseError, ValueError) as e:
-        raise InputError(f"passes {passes!r}: {e}\n   = help: ours are {', '.join(universe.all_passes)}") from e
+        raise UsageError(f"passes {passes!r}: {e}\n   = help: ours are {', '.join(universe.all_passes)}") from e
     module = read_module(file, context)
     try:
         pipeline.apply(context, module)

@@ -164,6 +164,7 @@ def test_cache(digits: Path) -> None:
 def test_exit_codes(model: Callable[..., onnx.ModelProto], digits: Path, tmp_path: Path) -> None:
     assert sardonyx("nonsense").returncode == 2
     assert sardonyx("compile", digits, "--emit", "nonsense").returncode == 2
+    assert sardonyx("opt", digits, "-p", "nonsense").returncode == 2
     missing = sardonyx("run", tmp_path / "none.onnx")
     assert missing.returncode == 3 and missing.stderr.startswith("error: ") and "No such file" in missing.stderr
     onnx.save(model("g (float[N] x) => (float[N] z) { z = com.acme.Fancy(x) }", "com.acme"), tmp_path / "u.onnx")

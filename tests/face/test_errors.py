@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -122,6 +123,10 @@ def test_assumptions(model: Make) -> None:
         sx.compile(model(ADD), assume=["N =="])
     with pytest.raises(sx.InputError, match="assume='Q == 3': the model has no symbol 'Q', but N"):
         sx.compile(model(ADD), assume=["Q == 3"])
+    for condition in "Q < 2", "Q > 3", "2*Q < 9", "N < Q", "Q <= 2", "Q >= 2", "Q % 2 == 0", "N <= 3 and Q < 2":
+        for entry in sx.compile, partial(sx.lower, to="graph"):
+            with pytest.raises(sx.InputError, match=r"assume='.*Q.*': the model has no symbol 'Q', but N"):
+                entry(model(ADD), assume=condition)
     program = sx.compile(model(ADD), assume=["N == 2"])
     with pytest.raises(sx.InputError, match=r"N == 2 does not hold: 3 and 2 \(N is the size of 'x' axis 0\)"):
         program(zeros(3, 4), zeros(3, 4))

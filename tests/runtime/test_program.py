@@ -55,6 +55,7 @@ def test_the_forms_of_a_call(copier: Callable[..., LoadedProgram]) -> None:
         (lambda p, x: p(z=x), "no input named 'z'; the inputs are 'x'"),
         (lambda p, x: p(x=x, z=x), "no input named 'z'; the inputs are 'x'"),
         (lambda p, x: p(x, x=x), "input 'x' is given twice, by position and by name"),
+        (lambda p, x: p({"x": x}, x=x), "input 'x' is given twice, in the mapping and by name"),
         (lambda p, x: p(None), "input 'x' is None, expected an array of float32"),
         (lambda p, x: p(object()), "input 'x' is a object, expected an array"),
         (lambda p, x: p("text"), "input 'x' is a str, expected an array"),

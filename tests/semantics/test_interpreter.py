@@ -203,6 +203,11 @@ def test_the_kernels_level_runs():
     assert outputs["s"].tolist() == [3, 7]
     with pytest.raises(InputError, match=r"N <= 8 does not hold \(the kernel holds eight rows\)"):
         run_text(KERNELS, x=np.zeros((9, 4), np.float32))
+    for condition in "N < 9", "8 >= N", "9 > N":
+        text = KERNELS.replace("N <= 8", condition)
+        assert run_text(text, x=np.zeros((8, 4), np.float32))["s"].tolist() == [8, 17]
+        with pytest.raises(InputError, match="does not hold"):
+            run_text(text, x=np.zeros((9, 4), np.float32))
 
 
 def test_symbols_of_computed_values():
