@@ -247,6 +247,7 @@ class ConvBuilder:
                 e.loop(lower, upper, nonempty=True) as copied,
             ):
                 self.copy(copied.index, first, buffer)
+            self.image.write_behind(buffer, count * e.dim(channels) * channel, self.width)
             self.all_images(buffer, loop.index, count)
 
     def images_at_once(self) -> int:
@@ -273,6 +274,7 @@ class ConvBuilder:
                 number, group = units.index // c.groups, units.index % c.groups
                 with e.loop(0, depth) as copied:
                     self.copy(copied.index, units.index * depth, buffer)
+                self.image.write_behind(buffer, depth * channel, self.width)
                 with (
                     e.loop(0, self.output_phases) as phases,
                     e.loop(0, self.positions, self.width) as positions,
@@ -282,10 +284,13 @@ class ConvBuilder:
                     self.position_tile(view, number, group, positions.index, rows.index, sums)
 
     def take_sums(self, thread: SSAValue) -> SSAValue:
-        """A tile's sums (in whole squares where they are turned), and a vector more that the stores may read."""
-        tile = self.tile
+        """A tile's sums (in whole squares where they are turned), and a vector more that the stores may read; all 0."""
+        e, tile = self.e, self.tile
         size = (tile.lanes if self.plan.pixels else tile.rows) * tile.columns + tile.lanes
-        return self.context.scratch(self.products.sums, size, thread)
+        sums = self.context.scratch(self.products.sums, size, thread)
+        with e.loop(0, size, tile.lanes) as loop:
+            e.store_vector(e.constant(0, self.products.sums, tile.lanes), sums, loop.index)
+        return sums
 
     # Tiles
 

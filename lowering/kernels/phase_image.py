@@ -141,6 +141,11 @@ class PhaseImage:
         with self.e.loop(0, phases, nonempty=True) as loop:
             do(self._row_phase(place, loop.index))
 
+    def write_behind(self, image: SSAValue, at: Ix, count: int) -> None:
+        """Fills what is behind the last channel: vectors of a channel's end read on there, and what they read is no
+        result's.  Without it they would read what another kernel left."""
+        self._fill(image, at, self.e.ix(count))
+
     def _fill_row(self, image: SSAValue, place: Ix) -> None:
         """A row of padding only."""
         self._each_phase(place, lambda phase: self._fill(image, phase.place, phase.length))
