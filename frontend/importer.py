@@ -108,7 +108,7 @@ class Reader:
             self.proto = parse(self.skeleton.data)
             if not self.proto.HasField("graph"):
                 raise ModelError("the file has no graph")
-        self.weights.source, self.weights.folder = self.file, self.folder
+        self.weights.source, self.weights.folder, self.weights.home = self.file, self.folder, self.folder
         self._tensors = Tensors(self.skeleton, self.file, self.weights, self.folder)
         self._infos: dict[int, NodeInfo] = {}
         self._next_id = 0

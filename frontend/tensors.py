@@ -145,6 +145,7 @@ class Tensors:
             raise ModelError(f"{_title(proto)} is in '{location}', which is no path inside the model's folder")
         file = map_file(self._folder / path, self._folder)
         self._external[location] = file
+        self._weights.files.add(self._folder / path)
         return file
 
 

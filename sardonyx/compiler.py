@@ -29,7 +29,7 @@ from .frontend.importer import import_model
 from .frontend.schema_functions import import_composed
 from .lowering.choices import SCHEDULE, Schedule, schedule_attribute
 from .lowering.schedule import schedule
-from .manifests import external_files, host_functions, manifest_of, open_manifest, spec_of
+from .manifests import host_functions, manifest_of, open_manifest, spec_of
 from .ops import operator_table
 from .options import Options, compiler_digest, conditions, tuned_file
 from .pipeline import LEVEL, LEVELS, State, bug
@@ -104,7 +104,7 @@ def compile_fresh(
             seconds[done.step] = done.seconds
     except OpenRankError as error:
         error.manifest = open_manifest(state, error, overridable)
-        error.externals = external_files(state)
+        error.externals = state.weights.external_names()
         raise
     built = build(state, seconds, report, store)
     built.manifest["explain"]["overridable"] = overridable
@@ -151,14 +151,12 @@ def build(state: State, seconds: dict[str, float], report: Progress, store: Cach
     seconds["entry"] = time.perf_counter() - began
     images = {k.symbol: k.image for k in objects.values()}
     weights = [weight_of(value, state.weights) for value in entry.weights]
-    folder = state.weights.folder
-    externals = {w.file for w in weights if w.file is not None and folder is not None and w.file.parent != folder}
     return Built(
         manifest_of(state, main, entry),
         [*images.values(), pool_object(state.target, store), image],
         weights,
         host_functions(entry, state.weights, state.operators),
-        sorted(str(f) for f in externals),
+        state.weights.external_names(),
     )
 
 

@@ -95,15 +95,6 @@ def open_manifest(state: State, error: OpenRankError, overridable: list[str]) ->
     }
 
 
-def external_files(state: State) -> list[str]:
-    """The files beside the model that its weights are in."""
-    folder = state.weights.folder
-    values = [op.value for op in main_of(state.module).walk() if isinstance(op, onnx.InitializerOp)]
-    places = [state.weights.file_of(v) for v in values if isinstance(v, onnx.WeightAttr)]
-    files = {place[0] for place in places if place is not None}
-    return sorted(str(f) for f in files if folder is not None and f.parent != folder)
-
-
 def spec_of(value: SSAValue, fallback: str) -> TensorSpec:
     """A value as the manifest has it."""
     if isinstance(value.type, UnrankedTensorType):

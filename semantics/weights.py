@@ -69,6 +69,8 @@ class WeightStore:
         self._next = 0
         self.source: File | None = None  # the model as it was read, for an export that loses nothing
         self.folder: Path | None = None  # where its external data is
+        self.home: Path | None = None  # the folder of the model's own file, or of its text's
+        self.files: set[Path] = set()  # what was opened for weights, however little of it is left
 
     def add(self, array: Array) -> WeightAttr:
         """Keeps the array (not a copy) under a new handle."""
@@ -113,6 +115,13 @@ class WeightStore:
     def shape(self, handle: WeightAttr) -> tuple[int, ...]:
         """The sizes of a weight, without reading it."""
         return self._entry(handle).shape
+
+    def external_names(self) -> list[str]:
+        """The files that weights were read from, but for the model itself; relative to its folder if they are in it."""
+        home = self.home
+        return sorted(
+            str(f.relative_to(home) if home is not None and f.is_relative_to(home) else f) for f in self.files
+        )
 
     def file_of(self, handle: WeightAttr) -> tuple[Path, int, int] | None:
         """The file that a weight is a part of, its first byte and its bytes; None for what is in no file."""
@@ -168,6 +177,7 @@ class WeightStore:
         Raises ModelError where a file is missing or too short; a file that has changed is noticed by `get`.
         """
         store = WeightStore()
+        store.home = folder
         table = module.attributes.get(TABLE)
         files: dict[str, File] = {}
         for row in table.data if isinstance(table, WeightTableAttr) else ():
@@ -176,6 +186,7 @@ class WeightStore:
                 continue
             if row.file not in files:
                 files[row.file] = map_file(folder / row.file)
+                store.files.add(folder / row.file)
             file = files[row.file]
             if row.offset + row.nbytes > len(file):
                 raise ModelError(f"{file.path}: weight {row.key} goes beyond its end; the file has changed")

@@ -94,6 +94,8 @@ class WinogradBuilder:
             patches = context.scratch(sums, self.slot_place(slots, elements), thread)
             products = context.scratch(sums, as_dim(elements * tile.rows * tile.columns), thread)
             results = context.scratch(sums, as_dim(tile.rows * self.channel_results + tile.lanes), thread)
+            # the last stores of a channel read a vector more
+            e.store_vector(e.constant(0, sums, tile.lanes), results, e.ix(tile.rows * self.channel_results))
             with e.loop(lower // self.row_tiles, (upper - 1) // self.row_tiles + 1, nonempty=True) as loop:
                 start, position = loop.index * self.row_tiles, loop.index * tile.columns
                 self.transform_input(image, patches, position)
