@@ -190,13 +190,23 @@ def constant(e: EntryBuilder, op: Operation) -> None:
 
 
 def bind(e: EntryBuilder, op: Operation) -> None:
-    """Loads each element and binds it to its symbol, within the range that the program relies on."""
+    """Loads each element and binds it to its symbol, within the range that the program relies on.
+
+    The least and the largest int64 are shown as no values where they may stand for others, as those of floats do.
+    """
     assert isinstance(op, dims.BindOp)
     b = e.b
     type_ = op.source.type
     assert isinstance(type_, TensorType)
     name = onnx.value_name(op.source)
-    shown = f"'{name}'" if name is not None else source_of(e, op.source)
+    told = op.attributes.get(dims.TOLD_BY)
+    if name is not None:
+        subject = f"'{name}'"
+    elif isa(told, ArrayAttr[StringAttr]):
+        subject = told_size([text.data for text in told])
+    else:
+        subject = f"a size that {source_of(e, op.source)} gives"
+    is_exact = name is not None and isinstance(type_.element_type, IntegerType)
     for index, symbol in enumerate(op.symbols):
         value = load_element(e, e.pointer(op.source), type_.element_type, index)
         limit = ANY
@@ -204,13 +214,22 @@ def bind(e: EntryBuilder, op: Operation) -> None:
             low, high = op.lower.data[index], op.upper.data[index]
             lower, upper = e.size(low), e.size(high)
             within = b.and_(b.icmp("sge", value, lower), b.icmp("sle", value, upper))
-            subject = shown if name is not None else f"a size that {shown} gives"
+            if not is_exact:
+                ends = (b.icmp("ne", value, b.int(end)) for end in (2**63 - 1, -(2**63)))
+                said = f"{escaped(subject)} has a value that is no int64, out of the range from {{0}} to {{1}}"
+                e.guard(b.and_(*ends), "guard", said, [lower, upper], node_of(op))
             message = f"{escaped(subject)} has the value {{0}}, out of the range from {{1}} to {{2}}"
             e.guard(within, "guard", message, [value, lower, upper], node_of(op))
             if low.is_const and high.is_const:
                 limit = float(max(abs(low.value), abs(high.value)))
-        what = f"element {index} of {shown}" if name is not None else f"a size that {shown} gives"
+        what = f"element {index} of {subject}" if name is not None else subject
         e.bind_symbol(symbol.data, value, what, limit)
+
+
+def told_size(names: Sequence[str]) -> str:
+    """A size that these values give."""
+    *others, last = (f"'{name}'" for name in names)
+    return f"a size that {', '.join(others)} and {last} give" if others else f"a size that {last} gives"
 
 
 def source_of(e: EntryBuilder, value: SSAValue) -> str:

@@ -136,12 +136,17 @@ class Chosen:
 
 def named(value: SSAValue, formal: str) -> str:
     """A value's name for people, or that of the value that its elements are bound from, or the operand's."""
+    return f"'{own_name(value) or formal}'"
+
+
+def own_name(value: SSAValue) -> str | None:
+    """A value's name, or that of the value that its elements are bound from."""
     name = onnx.value_name(value)
     if name is None and isinstance(made := value.owner, dims.TensorOp) and made.parent is not None:
         symbols = {s for d in made.exprs.data for s in d.symbols}
         sources = [o.source for o in made.parent.ops if isinstance(o, dims.BindOp) and symbols & bound_by(o)]
         name = onnx.value_name(sources[0]) if sources else None
-    return f"'{name or formal}'"
+    return name
 
 
 def bound_by(op: dims.BindOp) -> set[str]:

@@ -13,7 +13,19 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
-from xdsl.dialects.builtin import IntegerType, ModuleOp, Signedness, StringAttr, TensorType, bf16, f16, f32, i1, i64
+from xdsl.dialects.builtin import (
+    ArrayAttr,
+    IntegerType,
+    ModuleOp,
+    Signedness,
+    StringAttr,
+    TensorType,
+    bf16,
+    f16,
+    f32,
+    i1,
+    i64,
+)
 from xdsl.ir import Attribute, Operation, SSAValue
 
 from ..dialects import dims, onnx
@@ -21,7 +33,7 @@ from ..dialects.dims import Dim, ShapeAttr, as_dim, dims_of, tensor_type
 from ..dialects.dims.interval import SIZE_LIMIT
 from ..semantics.conditions import equality
 from ..semantics.weights import WeightStore
-from .axes_from_data import named
+from .axes_from_data import named, own_name
 from .constants import make_constant
 from .driver import Firing, origins_of
 from .found_sizes import bound_by_execution
@@ -39,7 +51,10 @@ def compute_sizes(module: ModuleOp, weights: WeightStore) -> list[Firing]:
             if rule is None or not symbols:
                 continue
             assert isinstance(op, onnx.OnnxOp)
-            insert(op, dims.BindOp(rule(op, symbols, weights), symbols, *(least_and_most(len(symbols)))))
+            bind = dims.BindOp(rule(op, symbols, weights), symbols, *(least_and_most(len(symbols))))
+            if names := names_of_sources(op):
+                bind.attributes[dims.TOLD_BY] = ArrayAttr(map(StringAttr, names))
+            insert(op, bind)
             if isinstance(op, onnx.ReshapeOp):
                 condition = equality(elements(op.operands[0]), elements(op.results[0]))
                 insert(op, dims.AssumeOp(condition, "Reshape keeps the number of elements"))
@@ -51,6 +66,13 @@ def compute_sizes(module: ModuleOp, weights: WeightStore) -> list[Firing]:
 def least_and_most(count: int) -> tuple[ShapeAttr, ShapeAttr]:
     """The ranges of sizes."""
     return ShapeAttr((as_dim(0),) * count), ShapeAttr((as_dim(SIZE_LIMIT - 1),) * count)
+
+
+def names_of_sources(op: onnx.OnnxOp) -> list[str]:
+    """The names of the data that an operator's sizes come from, for messages; constants tell people nothing."""
+    given = [op.operand_at(index) for index in SOURCES[type(op)]]
+    data = [v for v in given if v is not None and not isinstance(v.owner, onnx.InitializerOp | onnx.ConstantOp)]
+    return list(dict.fromkeys(name for v in data if (name := own_name(v))))
 
 
 def elements(tensor: SSAValue) -> Dim:
@@ -90,14 +112,36 @@ def length(op: onnx.OnnxOp, symbols: Sequence[str], weights: WeightStore) -> SSA
     if isinstance(type_.element_type, IntegerType):
         return length_of_integers(op, start, limit, delta, weights)
     dtype = onnx.numpy_dtype(type_.element_type)
-    one = [1] * len(dims_of(start))
+    shape = dims_of(start)
+    one, flags, whole = [1] * len(shape), tensor_type(i1, shape), tensor_type(i64, shape)
     zero = insert(op, make_constant(np.zeros(one, dtype), tensor_type(type_.element_type, one), weights)).results[0]
+    names = [named(value(op, i), formal) for i, formal in enumerate(("start", "limit", "delta"))]
+    none = refused(op, apply(op, onnx.EqualOp, [delta, zero], flags), f"Range: {names[2]} is 0, and {NOT_0}", weights)
+    for x, name in zip((start, limit, delta), names, strict=True):
+        lacks = refused(op, apply(op, onnx.IsNaNOp, [x], flags), f"Range: {name} is NaN", weights)
+        none = apply(op, onnx.AddOp, [none, lacks], whole)
+    zero = apply(op, onnx.CastOp, [none], type_, {"to": onnx.ELEMENT_CODES[type_.element_type]})
     result = apply(op, onnx.SubOp, [limit, start], type_)
     for cls, operands in ((onnx.DivOp, [delta]), (onnx.CeilOp, []), (onnx.MaxOp, [zero])):
         result = apply(op, cls, [result, *operands], type_)
-    lacking = apply(op, onnx.IsNaNOp, [result], tensor_type(i1, dims_of(start)))
+    lacking = apply(op, onnx.IsNaNOp, [result], flags)
     without = insert(op, make_constant(np.full(one, np.inf, dtype), type_, weights)).results[0]
     return apply(op, onnx.WhereOp, [lacking, without, result], type_)
+
+
+def refused(op: onnx.OnnxOp, wrong: SSAValue, problem: str, weights: WeightStore) -> SSAValue:
+    """0, an int64 of the flag's shape; where the flag is set, an error: an index outside of a table."""
+    assert isinstance(wrong.type, TensorType)
+    whole = tensor_type(i64, dims_of(wrong))
+    table = insert(op, make_constant(np.zeros(1, np.int64), tensor_type(i64, [1]), weights)).results[0]
+    index = apply(op, onnx.CastOp, [wrong], whole, {"to": onnx.ELEMENT_CODES[i64]})
+    zero = apply(op, onnx.GatherOp, [table, index], whole)
+    assert isinstance(zero.owner, Operation)
+    zero.owner.attributes[onnx.PROBLEM] = StringAttr(problem)
+    return zero
+
+
+NOT_0 = "the delta must not be 0"
 
 
 def length_of_integers(
@@ -105,7 +149,8 @@ def length_of_integers(
 ) -> SSAValue:
     """(|limit - start| - 1) // |delta| + 1 where delta leads from start to limit, else 0.
 
-    In uint64, which every difference of two int64 fits into. A delta of 0 is an error: an index outside of a table.
+    In uint64, which every difference of two int64 fits into; the result is an int64, its largest for more.  A delta of
+    0 is an error.
     """
     shape = dims_of(start)
     wide, flags = tensor_type(i64, shape), tensor_type(i1, shape)
@@ -125,18 +170,15 @@ def length_of_integers(
 
     name = named(value(op, 2), "delta")
     start, limit, delta = (cast(x, wide) for x in (start, limit, delta))
-    table = insert(op, make_constant(np.zeros(1, np.int64), tensor_type(i64, [1]), weights)).results[0]
-    is_zero = cast(apply(op, onnx.EqualOp, [delta, number(0)], flags), wide)
-    zero = apply(op, onnx.GatherOp, [table, is_zero], wide)
-    assert isinstance(zero.owner, Operation)
-    zero.owner.attributes[onnx.PROBLEM] = StringAttr(f"Range: {name} is 0, and the delta must not be 0")
+    is_zero = apply(op, onnx.EqualOp, [delta, number(0)], flags)
+    zero = refused(op, is_zero, f"Range: {name} is 0, and {NOT_0}", weights)
     forward = apply(op, onnx.LessOp, [zero, delta], flags)
     low, high = choose(forward, start, limit), choose(forward, limit, start)
     step = choose(forward, delta, apply(op, onnx.NegOp, [delta], wide))
     span = apply(op, onnx.SubOp, [cast(high, unsigned), cast(low, unsigned)], unsigned)
     before_last = apply(op, onnx.SubOp, [span, number(1, unsigned)], unsigned)
     steps = apply(op, onnx.DivOp, [before_last, cast(step, unsigned)], unsigned)
-    most = apply(op, onnx.MinOp, [steps, number(2**62, unsigned)], unsigned)
+    most = apply(op, onnx.MinOp, [steps, number(2**63 - 2, unsigned)], unsigned)
     count = apply(op, onnx.AddOp, [cast(most, wide), number(1)], wide)
     return choose(apply(op, onnx.LessOp, [low, high], flags), count, number(0))
 
@@ -287,3 +329,12 @@ RULES: dict[type[Operation], Callable[[onnx.OnnxOp, Sequence[str], WeightStore],
     onnx.ResizeOp: resized,
 }
 """The tensor that has the sizes for these symbols, by operator."""
+
+SOURCES: dict[type[Operation], tuple[int, ...]] = {
+    onnx.DFTOp: (1, 2),
+    onnx.OneHotOp: (1,),
+    onnx.RangeOp: (0, 1, 2),
+    onnx.ReshapeOp: (1,),
+    onnx.ResizeOp: (1, 2, 3),
+}
+"""The operands whose elements those sizes come from."""

@@ -155,9 +155,13 @@ class BindOp(IRDLOperation):
         )
 
 
+TOLD_BY = "dims.told_by"
+"""On a `dims.bind`: the names of the values that its sizes come from, for messages."""
+
 Dims = Dialect("dims", [AssumeOp, TensorOp, BindOp], [ShapeAttr])
 
 __all__ = [
+    "TOLD_BY",
     "AssumeOp",
     "BindOp",
     "Dim",

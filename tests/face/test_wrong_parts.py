@@ -139,7 +139,7 @@ def test_sizes_that_a_computed_shape_gives_are_named() -> None:
     }"""
     with pytest.raises(sx.InputError) as caught:
         sx.compile(model(text))(np.zeros((2, 4), np.float32), np.array([3, 2]))
-    assert "u0 is a size that 'a' gives" in str(caught.value)
+    assert "u0 is a size that 'c' gives" in str(caught.value)
     assert "a computed size" not in str(caught.value)
 
 

@@ -84,6 +84,34 @@ def test_ranges_of_floats(dtype: str) -> None:
         for run in (program, lambda f: sx.run(graph, f)):
             with pytest.raises(sx.InputError, match="'last'"), np.errstate(all="ignore"):
                 run(dict(zip("abd", map(kind, case))))
+    nan = np.nan
+    for case, said in (((0, 5, 0), "'d' is 0"), ((nan, 5, 1), "'a' is NaN"), ((0, nan, 1), "'b' is NaN"),
+                       ((0, 5, nan), "'d' is NaN")):  # fmt: skip
+        for run in (program, lambda f: sx.run(graph, f)):
+            with pytest.raises(sx.InputError, match=rf"Range: {said}.*\n  --> node 'last'"):
+                run(dict(zip("abd", map(kind, case))))
+    with pytest.raises(sx.InputError, match="'a', 'b' and 'd' give has a value that is no int64"):
+        program(dict(zip("abd", map(kind, (0, np.inf, 1)))))
+
+
+def test_sizes_out_of_range_name_what_gives_them() -> None:
+    made = model("(int64 a, int64 b, int64 d) => (int64[K] y) { y = Range(a, b, d) }")
+    program = sx.compile(made)
+    for case, said in (((0, 2**62, 1), f"the value {2**62}"), ((LEAST, -2, 1), f"the value {MOST - 1}"),
+                       ((LEAST, MOST, 1), "a value that is no int64")):  # fmt: skip
+        with pytest.raises(
+            sx.InputError, match=f"a size that 'a', 'b' and 'd' give has {said}, out .*\n  --> node 'last'"
+        ):
+            program(*map(np.int64, case))
+    program = sx.compile(model("(float[N, 3] x, int64[K] s) => (y) { y = Reshape(x, s) }"))
+    with pytest.raises(
+        sx.InputError, match="N is the size of 'x' axis 0, u0 is a size that 's' gives, u1 is a size that 's'"
+    ):
+        program(np.zeros((5, 3), np.float32), ints(5, 1, 2))
+    text = "(int64[2] i, float d, float[2] v) => (float[2, K] y) { y = OneHot(i, d, v) }"
+    for depth in (np.nan, np.inf, -np.inf, 1e30):
+        with pytest.raises(sx.InputError, match="'d' has a value that is no int64"):
+            sx.compile(model(text))(ints(0, 1), np.float32(depth), np.ones(2, np.float32))
 
 
 @pytest.mark.parametrize(
