@@ -11,7 +11,7 @@ from xdsl.utils.hints import isa
 from ..dialects import dims, kernel, onnx
 from ..dialects.dims import Dim, ShapeAttr
 from ..dialects.dims.interval import SIZE_LIMIT
-from ..dialects.dims.text import brief
+from ..dialects.dims.text import brief, told_size
 from ..runtime.abi import WORD, ErrorCode, ErrorWord, Slot
 from ..runtime.manifest import Host
 from ..semantics.facts import Condition
@@ -224,12 +224,6 @@ def bind(e: EntryBuilder, op: Operation) -> None:
                 limit = float(max(abs(low.value), abs(high.value)))
         what = f"element {index} of {subject}" if name is not None else subject
         e.bind_symbol(symbol.data, value, what, limit)
-
-
-def told_size(names: Sequence[str]) -> str:
-    """A size that these values give."""
-    *others, last = (f"'{name}'" for name in names)
-    return f"a size that {', '.join(others)} and {last} give" if others else f"a size that {last} gives"
 
 
 def source_of(e: EntryBuilder, value: SSAValue) -> str:

@@ -17,10 +17,12 @@ import numpy as np
 from xdsl.dialects import func
 from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, IndexType, ModuleOp, StringAttr, TensorType, UnitAttr
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
+from xdsl.utils.hints import isa
 
 from ..dialects import dims, kernel, onnx
 from ..dialects.dims import Dim
 from ..dialects.dims.expression import DimError
+from ..dialects.dims.text import told_size
 from ..dialects.onnx import model as names
 from ..runtime.errors import Error, InputError, ModelError, UnsupportedError
 from .conditions import Condition, brief_condition
@@ -425,7 +427,9 @@ class Interpreter:
         values = cast("Array", frame.get(op.source)).reshape(-1)
         for symbol, value in zip(op.symbols, values, strict=True):
             if not np.isfinite(value):
-                raise InputError(f"{onnx.value_name(op.source) or 'a size'} is {value}{where(op)}")
+                told, name = op.attributes.get(dims.TOLD_BY), onnx.value_name(op.source)
+                by = told_size([text.data for text in told]) if isa(told, ArrayAttr[StringAttr]) else "a size"
+                raise InputError(f"{by if name is None else repr(name)} is {value}{where(op)}")
             frame.symbols[symbol.data] = int(value)
         return []
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -72,3 +73,9 @@ def brief(dim: Dim) -> str:
         return text
     end = max(text.rfind(" ", 0, BRIEF), BRIEF // 2)
     return f"{text[:end]} ... ({len(text)} characters)"
+
+
+def told_size(names: Sequence[str]) -> str:
+    """A size that these values give."""
+    *others, last = (f"'{name}'" for name in names)
+    return f"a size that {', '.join(others)} and {last} give" if others else f"a size that {last} gives"
