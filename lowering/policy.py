@@ -256,7 +256,12 @@ def points_in_step(ops: Sequence[Operation]) -> int:
 
 def reduction_lanes(element: Attribute, target: Target) -> int:
     """Lanes of a reduction: by its type and the target alone, since they decide the order of additions."""
-    return target.lanes(max(4, byte_width(element)))
+    return target.lanes(reduction_width(element))
+
+
+def reduction_width(element: Attribute) -> int:
+    """Bytes of a reduction's lane. Sums of different ones never share a loop along lanes."""
+    return max(4, byte_width(element))
 
 
 def unrolled(extents: Sequence[Dim], cost: float, straight_cycles: int) -> bool:

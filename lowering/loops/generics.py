@@ -29,6 +29,7 @@ from xdsl.ir.affine import AffineConstantExpr, AffineDimExpr, AffineMap
 from ...dialects import kernel
 from ...dialects.dims import Dim, ShapeAttr, as_dim
 from ...dialects.structured import GenericOp
+from .. import policy
 
 
 class LoweringError(ValueError):
@@ -68,6 +69,14 @@ class Reduction:
     def element(self) -> Attribute:
         return self.combine.results[0].type
 
+    @property
+    def is_exact(self) -> bool:
+        """Whether its bits are the same in whatever order it combines."""
+        return not isinstance(self.combine, _INEXACT)
+
+
+_INEXACT = (arith.AddfOp, arith.MulfOp, arith.MaxnumfOp, arith.MinnumfOp)
+"""What rounds, or gives either of two zeros."""
 
 _REDUCTIONS: dict[type[Operation], tuple[str, float | None]] = {
     arith.AddfOp: ("add", -0.0),
@@ -101,7 +110,8 @@ def _identity(op: Operation, element: Attribute) -> float:
 class Generic:
     """The outputs of one `linalg.generic` that reduce the same loops (none: maps), with the part of its body for them.
 
-    It has all loops of the op, with their extents, and an access for each operand.
+    Its inexact reductions along lanes are of one width: others have other lanes.  It has all loops of the op, with
+    their extents, and an access for each operand.
     """
 
     op: linalg.GenericOp
@@ -182,6 +192,11 @@ class Generic:
         for op in self.ops:
             yield from op.walk()
 
+    @cached_property
+    def ordered(self) -> Attribute | None:
+        """The element type of the reductions whose lanes are a matter of results; None where there are none."""
+        return next((r.element for r in self.reductions if r is not None and not r.is_exact), None)
+
     @property
     def is_map(self) -> bool:
         return not any(self.reduced)
@@ -229,7 +244,7 @@ class Shapes:
 
 
 def read_generics(op: linalg.GenericOp, shapes: Shapes) -> list[Generic]:
-    """Analyses one op: a generic for its maps, one for each set of loops that outputs reduce.
+    """Analyses one op: a generic for its maps, one for each set of loops that outputs reduce (and width of sums).
 
     Raises LoweringError for what the loops level does not do.
     """
@@ -242,7 +257,7 @@ def read_generics(op: linalg.GenericOp, shapes: Shapes) -> list[Generic]:
     for number, output in enumerate(outputs):
         groups.setdefault(tuple(i not in output.axes for i in range(rank)), []).append(number)
     generics: list[Generic] = []
-    for reduced, numbers in sorted(groups.items()):
+    for reduced, numbers in _by_width(op, sorted(groups.items())):
         reductions = tuple(_reduction(op, n) if any(reduced) else None for n in numbers)
         stored = _yielded(op)
         wanted = [stored[n] if r is None else r.value for n, r in zip(numbers, reductions)]
@@ -250,6 +265,24 @@ def read_generics(op: linalg.GenericOp, shapes: Shapes) -> list[Generic]:
         mine = tuple(outputs[n] for n in numbers)
         generics.append(Generic(op, extents, reduced, inputs, tuple(numbers), mine, reductions, ops))
     return generics
+
+
+def _by_width(
+    op: linalg.GenericOp, groups: Iterable[tuple[tuple[bool, ...], list[int]]]
+) -> Iterator[tuple[tuple[bool, ...], list[int]]]:
+    """The groups, those with inexact reductions of several widths along lanes cut up; exact ones go with the first."""
+    for reduced, numbers in groups:
+        widths: dict[int, list[int]] = {}
+        exact: list[int] = []
+        for number in numbers:
+            reduction = _reduction(op, number) if any(reduced[-1:]) else None
+            if reduction is None or reduction.is_exact:
+                exact.append(number)
+            else:
+                widths.setdefault(policy.reduction_width(reduction.element), []).append(number)
+        first, *others = widths.values() or [[]]
+        yield reduced, sorted([*exact, *first])
+        yield from ((reduced, other) for other in others)
 
 
 def _yielded(op: linalg.GenericOp) -> Sequence[SSAValue]:

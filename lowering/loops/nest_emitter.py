@@ -377,9 +377,11 @@ class NestEmitter:
         return total
 
     def _stage_lanes(self, stage: Stage) -> int:
-        reductions = [r for g in stage.generics for r in g.reductions if r is not None]
+        """Lanes of a stage's loop: those of the reductions whose order they decide, whatever else is in the loop."""
+        ordered = [g.ordered for g in stage.generics if g.ordered is not None]
+        elements = ordered or [r.element for g in stage.generics for r in g.reductions if r is not None]
         lanes = self._map_lanes(stage.generics)
-        return policy.reduction_lanes(reductions[0].element, self.target) if reductions and lanes > 1 else lanes
+        return policy.reduction_lanes(elements[0], self.target) if elements and lanes > 1 else lanes
 
     # Columns
 

@@ -268,6 +268,8 @@ def _fits(nest: Nest, stage: Stage, generic: Generic, shapes: Shapes) -> bool:
         reduced = stage.reduced
     if reduced is None or nest.columns:
         return True
+    if len({policy.reduction_width(g.ordered) for g in (*stage.generics, generic) if g.ordered is not None}) > 1:
+        return False  # they have different lanes
     # The vector runs over all trailing reduced loops at once: no generic may have to split them up again.
     trailing = next((i for i, r in enumerate(reversed(reduced)) if not r), len(reduced))
     loops = list(range(generic.rank - trailing, generic.rank))
