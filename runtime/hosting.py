@@ -113,7 +113,8 @@ def shown(value: object) -> str:
     if not isinstance(value, np.ndarray):
         return type(value).__name__
     array = cast("Array", value)
-    kind = f"{array.dtype.name}[{', '.join(map(str, array.shape))}]"
+    name = "string" if array.dtype.kind == "O" else array.dtype.name
+    kind = f"{name}[{', '.join(map(str, array.shape))}]"
     few = array.dtype.kind in "iu" and array.size <= SHOWN_ELEMENTS
     return f"{kind} {array.tolist()}" if few else kind
 

@@ -63,9 +63,9 @@ def test_an_index_along_an_axis_of_the_size_0() -> None:
     ],
 )
 def test_a_hosted_operator_tells_its_operands(repeats: list[int], text: str) -> None:
-    made = model("(float[N] x, int64[K] s) => (float[A] y) { y = Tile (x, s) }")
-    told = f"(operands: float32[3], int64[{len(repeats)}] {repeats})\n  --> node"
-    refused(made, text, told, x=np.ones(3, f32), s=np.array(repeats))
+    made = model("(string[N] x, int64[K] s) => (string[A] y) { y = Tile (x, s) }")
+    told = f"(operands: string[3], int64[{len(repeats)}] {repeats})\n  --> node"
+    refused(made, text, told, x=np.array(["a", "b", "c"], object), s=np.array(repeats))
 
 
 # --- lengths of sequences ---------------------------------------------------------------------------------------------
