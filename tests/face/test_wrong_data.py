@@ -54,18 +54,24 @@ def test_an_index_along_an_axis_of_the_size_0() -> None:
 # --- hosted operators -------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("kind", ["float", "string"])
 @pytest.mark.parametrize(
     ("repeats", "text"),
     [
-        ([2, 2], "2 repeats for rank 1"),
-        ([-2], "'repeats' is [-2], and must not be negative"),
-        ([2**50], "Unable to allocate"),
+        ([2, 2], "K == 1 does not hold: 2 and 1 (K is the size of 's' axis 0)"),
+        ([-2], "a repeat of Tile (onnx.Tile 'last'): 0 <= v0 does not hold: 0 and -2 (v0 is a size that 's' gives)"),
     ],
 )
-def test_a_hosted_operator_tells_its_operands(repeats: list[int], text: str) -> None:
+def test_repeats_of_unknown_number(kind: str, repeats: list[int], text: str) -> None:
+    made = model(f"({kind}[N] x, int64[K] s) => ({kind}[A] y) {{ y = Tile (x, s) }}")
+    x = np.array(["a", "b", "c"], object) if kind == "string" else np.ones(3, f32)
+    refused(made, text, x=x, s=np.array(repeats))
+
+
+def test_a_hosted_operator_tells_its_operands() -> None:
     made = model("(string[N] x, int64[K] s) => (string[A] y) { y = Tile (x, s) }")
-    told = f"(operands: string[3], int64[{len(repeats)}] {repeats})\n  --> node"
-    refused(made, text, told, x=np.array(["a", "b", "c"], object), s=np.array(repeats))
+    told = f"(operands: string[3], int64[1] [{2**50}])\n  --> node"
+    refused(made, "Unable to allocate", told, x=np.array(["a", "b", "c"], object), s=np.array([2**50]))
 
 
 # --- lengths of sequences ---------------------------------------------------------------------------------------------
