@@ -6,6 +6,7 @@
         files/<device>-<inode>   digest of a file, with the size and time that it had then
         externals/<digest>       names of the external data files that the model with this digest has
         hosts/<digest>           LLVM's name and features of the CPU that the system describes so
+        looked                   when somebody last looked whether all of this is below the limit
 
 A stored file has a magic, the digest and length of its JSON header, the header, and sections with digests of their own.
 It is written under another name and then renamed, so it is whole or not there; where a digest does not fit it is
@@ -40,8 +41,14 @@ LIMIT_VARIABLE = "SARDONYX_CACHE_LIMIT"
 DEFAULT_LIMIT = 8 << 30
 """Bytes of all stored files together; the least recently used go first."""
 KEEP_AFTER_EVICTION = 0.9
+LOOK_AFTER_SHARE = 1 / 64
+"""Of the limit: a process that has stored so much since looks at all files again, which takes long if they are many."""
+LOOK_AFTER_SECONDS = 3600.0
+"""A process that stores less looks too where nobody has for so long."""
 STALE_SECONDS = 3600.0
 """A temporary file this old was left by a process that died."""
+LOOKED = "looked"
+"""An empty file whose time is that of the last look at all files."""
 KINDS = ("programs", "objects", "files", "externals", "hosts")
 
 
@@ -73,6 +80,8 @@ class Cache:
         for kind in KINDS:
             (root / kind).mkdir(mode=0o700, exist_ok=True)
         self.digests = FileDigests(root / "files")
+        self._stored = 0
+        """Bytes that this process has stored since it last looked at all files."""
 
     # objects
 
@@ -183,8 +192,18 @@ class Cache:
 
     def _store(self, kind: str, key: str, writer: Writer, description: dict[str, Any]) -> None:
         with contextlib.suppress(OSError):
-            writer.write(self.root / kind / key, description)
-            self.evict()
+            path = self.root / kind / key
+            writer.write(path, description)
+            self._stored += path.stat().st_size
+            if self._stored > LOOK_AFTER_SHARE * self.limit or not self._looked_lately():
+                self.evict()
+
+    def _looked_lately(self) -> bool:
+        """Whether some process has looked at all files within the last hour."""
+        try:
+            return 0 <= time.time() - (self.root / LOOKED).stat().st_mtime < LOOK_AFTER_SECONDS
+        except OSError:
+            return False
 
     def files(self) -> list[tuple[Path, os.stat_result]]:
         """All stored files."""
@@ -197,6 +216,8 @@ class Cache:
 
     def evict(self) -> None:
         """Removes what was used longest ago until the rest is below the limit, and what dead processes left."""
+        (self.root / LOOKED).touch()
+        self._stored = 0
         files = self.files()
         total = sum(stat.st_size for _, stat in files)
         for path, stat in files:

@@ -23,12 +23,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 LONG_FILES = frozenset((
-    "test_cli.py", "test_compare.py", "test_docs.py", "test_integer_products.py", "test_joined.py",
+    "test_block_matmul.py", "test_changed_data.py", "test_cli.py", "test_columns.py", "test_compare.py",
+    "test_contrib.py", "test_docs.py", "test_float_products.py", "test_integer_products.py", "test_joined.py",
     "test_kernels_conv_transpose.py", "test_levels.py", "test_loops.py", "test_math.py", "test_memory.py",
-    "test_numerics.py", "test_packaging.py",
-    "test_plain.py", "test_prologues.py", "test_ranges.py", "test_round_trip.py", "test_schedules.py",
-    "test_shapes_backend.py", "test_shapes_fuzz.py", "test_shapes_perturbed.py", "test_tensor_native.py",
-    "test_tuner.py", "test_zoo.py",
+    "test_numerics.py", "test_operations.py", "test_packaging.py", "test_plain.py", "test_precision.py",
+    "test_prologues.py", "test_quotients.py", "test_random_versions.py", "test_ranges.py", "test_round_trip.py",
+    "test_schedules.py", "test_shapes_backend.py", "test_shapes_bodies.py", "test_shapes_fuzz.py",
+    "test_shapes_perturbed.py", "test_side_by_side.py", "test_signs_of_zero.py", "test_small_models.py",
+    "test_tensor_native.py", "test_tuner.py", "test_winograd_of_unknown_sizes.py", "test_zoo.py",
 ))  # fmt: skip
 """Files that take seconds each, most of it in compiling: not for every save."""
 

@@ -152,10 +152,10 @@ def test_deep_nesting_is_refused_quickly() -> None:
         inner.CopyFrom(outer)
     m = simple()
     m.graph.node.append(node("If", ["x"], ["z"], then_branch=inner, else_branch=inner))
-    start = time.perf_counter()
+    start = time.process_time()
     with pytest.raises(ModelError, match="reads 'c'"):
         import_model(m.SerializeToString())
-    assert time.perf_counter() - start < 2
+    assert time.process_time() - start < 2
 
 
 # Local functions
@@ -191,10 +191,10 @@ def test_recursion() -> None:
 
 def test_explosion_is_counted_and_not_made() -> None:
     module, weights = import_model(chain(31, fan=2))
-    start = time.perf_counter()
+    start = time.process_time()
     with pytest.raises(UnsupportedError, match=f"stand for {2**31:,} nodes, of which at most 200,000") as caught:
         upgrade_opset(module, weights)
-    assert time.perf_counter() - start < 2
+    assert time.process_time() - start < 2
     lines = str(caught.value).splitlines()
     assert lines[1] == f"  --> node 'first' calls local.f0: {2**31:,} nodes"
     assert lines[2] == f"   | local.f0 calls local.f1 2 times, of {2**30:,} nodes each"

@@ -191,9 +191,24 @@ def test_what_dead_processes_left_is_removed(cache: Cache) -> None:
     cache.store_object("k", b"whole")
     assert left.exists()
     age(left, 2 * caches.STALE_SECONDS)
+    age(cache.root / caches.LOOKED, 2 * caches.LOOK_AFTER_SECONDS)
     cache.store_object("k", b"whole")
     assert not left.exists()
     assert cache.load_object("k") == b"whole"
+
+
+def test_all_files_are_looked_at_now_and_then(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it costs to store an object does not grow with what is stored, in one process or in one after the other."""
+    looks: list[Cache] = []
+    evict = Cache.evict
+    monkeypatch.setattr(Cache, "evict", lambda cache: (looks.append(cache), evict(cache))[1])
+    for _ in range(3):
+        cache = Cache(tmp_path / "cache", limit=64 * 100_000)
+        for number in range(9):
+            cache.store_object(f"small{number}", b"x")
+    assert looks == looks[:1]
+    cache.store_object("large", b"x" * 100_000)
+    assert len(looks) == 2
 
 
 def test_off_and_places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

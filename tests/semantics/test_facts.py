@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from itertools import product
-from time import perf_counter
+from time import process_time
 
 import pytest
 from hypothesis import given, settings
@@ -201,10 +201,10 @@ def test_no_answer_is_wrong(facts: list[str], left: str, right: str) -> None:
 
 def test_an_answer_takes_microseconds() -> None:
     facts = Facts(assumptions=["N % 8 == 0", "M == 2*N", "K >= 1"])
-    start = perf_counter()
+    start = process_time()
     for i in range(2, 502):
         facts.prove_eq(f"{i}*(N//2)*2 + M*K", f"{i}*N + 2*N*K")
-    assert (perf_counter() - start) / 500 < 2e-3
+    assert (process_time() - start) / 500 < 2e-3
 
 
 def test_equalities_are_proved_in_either_order() -> None:
