@@ -54,6 +54,7 @@ bench: $(VENV)/stamp-test ## kernels and models against their limits and peers, 
 	$(BIN)/python benchmarks/vector_math.py
 	$(BIN)/python benchmarks/models.py
 	$(BIN)/python benchmarks/models.py --threads 2
+	$(BIN)/python benchmarks/sizes.py
 
 clean: ## remove what the other targets made
 	rm -rf $(VENV) build dist *.egg-info .pytest_cache .ruff_cache .hypothesis
