@@ -71,6 +71,7 @@ class Tables:
 
     checks: list[Check] = field(default_factory=list[Check])
     bases: dict[tuple[object, ...], int] = field(default_factory=dict[tuple[object, ...], int])
+    rooms: dict[str, int] = field(default_factory=dict[str, int])
     hosts: list[Host] = field(default_factory=list[Host])
     hosted: list[Operation] = field(default_factory=list[Operation])
     weights: dict[Attribute, int] = field(default_factory=dict[Attribute, int])
@@ -79,6 +80,12 @@ class Tables:
         """A new site; braces in the message are places for values."""
         self.checks.append({"code": code, "message": message})
         return len(self.checks) - 1
+
+    def room(self, what: str) -> int:
+        """The site of memory that is asked for: it says for what. All requests for the same share theirs."""
+        if what not in self.rooms:
+            self.rooms[what] = self.site("memory", what)
+        return self.rooms[what]
 
     def base(self, op: kernel.CallOp, info: KernelInfo) -> int:
         """The first site of a call's checks; calls for which all of them say the same share theirs."""
@@ -202,7 +209,7 @@ class EntryBuilder:
         b = self.b
         fail = b.new_block()
         guard_failed = b.new_block(*[I64] * (3 + GUARD_VALUES))
-        no_memory = b.new_block(I64, I64)
+        no_memory = b.new_block(I64, I64, I64)
         interrupted = b.new_block()
 
         def record() -> SSAValue:
@@ -215,16 +222,17 @@ class EntryBuilder:
             b.store_at(value, at, WORD * word)
         b.br(fail)
 
-        size, node = b.at(no_memory)
+        size, site, node = b.at(no_memory)
         at = record()
-        b.store_at(node, at, WORD * ErrorWord.NODE)
+        for value, word in ((node, ErrorWord.NODE), (site, ErrorWord.SITE), (size, ErrorWord.VALUES)):
+            b.store_at(value, at, WORD * word)
         known, unknown = b.new_block(), b.new_block()
         code = b.load_at(at, WORD * ErrorWord.CODE)
         b.branch(b.icmp("eq", code, b.int(ErrorCode.NONE)), unknown, known)
         b.at(unknown)
         b.store_at(b.int(ErrorCode.MEMORY), at, WORD * ErrorWord.CODE)
-        b.store_at(b.int(1), at, WORD * ErrorWord.COUNT)
-        b.store_at(size, at, WORD * ErrorWord.VALUES)
+        b.store_at(b.int(2), at, WORD * ErrorWord.COUNT)
+        b.store_at(b.int(0), at, WORD * (ErrorWord.VALUES + 1))
         b.br(known)
         b.at(known)
         b.br(fail)
@@ -265,7 +273,7 @@ class EntryBuilder:
         if self.sizes.needs_check(dim):
             small = self.sizes.is_small(dim)
             if self.current is None:  # the memory of all
-                self.go_on_if(small, self.no_memory, [self.b.int(-1), self.b.int(-1)])
+                self.go_on_if(small, self.no_memory, [self.b.int(-1)] * 3)
             else:
                 listed, values = self.listed(dim.symbols, 0)
                 self.guard(small, "guard", f"{self.trouble}: {listed}", values, node_of(self.current))
@@ -397,14 +405,14 @@ class EntryBuilder:
         if not isinstance(attribute, ShapeAttr):
             raise EntryError("main has no kernel.arena")
         total = self.size(attribute.data[0])
-        self.go_on_if(b.icmp("ule", total, b.int(LARGEST)), self.no_memory, [total, b.int(-1)])
+        self.go_on_if(b.icmp("ule", total, b.int(LARGEST)), self.no_memory, [total, b.int(-1), b.int(-1)])
         enough, more = b.new_block(), b.new_block()
         there = b.load_at(self.context, WORD * Slot.ARENA_BYTES)
         b.branch(b.icmp("ule", total, there), enough, more)
         b.at(more)
         reserve = b.load_at(self.context, WORD * Slot.RESERVE, PTR)
         refused = b.value_of_pointer(reserve, [self.context, total], I32)
-        b.cond_br(b.icmp("eq", refused, b.int32(0)), enough, [], self.no_memory, [total, b.int(-1)])
+        b.cond_br(b.icmp("eq", refused, b.int32(0)), enough, [], self.no_memory, [total, b.int(-1), b.int(-1)])
         b.at(enough)
         self.arena = b.load_at(self.context, WORD * Slot.ARENA, PTR)
         self.weights = b.load_at(self.context, WORD * Slot.WEIGHTS, PTR)
@@ -441,7 +449,9 @@ class EntryBuilder:
         new = b.value_of_pointer(
             allocate, [self.context, b.int(index), b.int(len(sizes)), b.at_byte(self.args, WORD * at)], PTR
         )
-        self.go_on_if(b.icmp("ne", b.as_int(new), b.int(0)), self.no_memory, [b.int(-1), self.node()])
+        made_by = self.results[index].owner
+        node = node_of(made_by) if isinstance(made_by, Operation) else -1
+        self.go_on_if(b.icmp("ne", b.as_int(new), b.int(0)), self.no_memory, [b.int(-1), b.int(-1), b.int(node)])
         b.br(done, [new])
         return b.at(done)[0]
 
@@ -469,29 +479,40 @@ class EntryBuilder:
         """A byte offset in the arena as a pointer."""
         return self.once("arena", offset, lambda: self.b.at_byte(self.arena, self.size(offset)))
 
-    def allocate(self, size: SSAValue) -> SSAValue:
-        """New bytes of the growing region."""
+    def allocate(self, size: SSAValue, what: str) -> SSAValue:
+        """New bytes of the growing region; `what` says for what, for errors."""
         b = self.b
         allocate = b.load_at(self.context, WORD * Slot.ALLOC_DYNAMIC, PTR)
         pointer = b.value_of_pointer(allocate, [self.context, size], PTR)
-        self.go_on_if(b.icmp("ne", b.as_int(pointer), b.int(0)), self.no_memory, [size, self.node()])
+        site = b.int(self.tables.room(what))
+        self.go_on_if(b.icmp("ne", b.as_int(pointer), b.int(0)), self.no_memory, [size, site, self.node()])
         return pointer
 
-    def home(self, home: Dim | str, type_: Attribute) -> Place:
-        """The memory that the scheduler gave a value of this type."""
+    def room_of(self, value: SSAValue) -> SSAValue:
+        """New bytes of the growing region, as many as the value has."""
+        return self.allocate(self.bytes_of(value), self.called_of(value))
+
+    def called_of(self, value: SSAValue) -> str:
+        """What to call a value in an error."""
+        name = onnx.value_name(value)
+        return "an unnamed value" if name is None else f"'{escaped(name)}'"
+
+    def home(self, home: Dim | str, value: SSAValue, most: Attribute | None = None) -> Place:
+        """The memory that the scheduler gave a value; `most` is its type at its largest."""
         if isinstance(home, Dim):
             return Place(self.arena_pointer(home), False, ("arena", home))
         if home.startswith("output:"):
             return Place(self.outputs[int(home.removeprefix("output:"))], True, home)
         if home != "dynamic":
             raise EntryError(f"no home {home!r}")
+        type_ = value.type if most is None else most
         total = self.size(byte_size(type_))
         listed, values = self.listed({s for d in tensor_dims(type_) for s in d.symbols}, 1)
         if values and self.current is not None:
-            message = f"a result would take {{0}} bytes: {listed}"
+            message = f"{self.called_of(value)} would take {{0}} bytes: {listed}"
             self.guard(self.b.icmp("ule", total, self.b.int(LARGEST)), "guard", message, [total, *values],
                        node_of(self.current))  # fmt: skip
-        return Place(self.allocate(total), True)
+        return Place(self.allocate(total, self.called_of(value)), True)
 
     def copy(self, target: SSAValue, source: SSAValue, size: SSAValue) -> None:
         """Copies bytes; the same place twice is no harm."""

@@ -115,7 +115,7 @@ def lower_if(e: EntryBuilder, op: Operation) -> None:
     assert isinstance(op, onnx.IfOp)
     b = e.b
     homes = homes_of(op, "kernel.outputs", len(op.results))
-    fixed = [home_before(e, home, result.type) for home, result in zip(homes, op.results, strict=True)]
+    fixed = [home_before(e, home, result) for home, result in zip(homes, op.results, strict=True)]
     variables = [variable(e, result.type) for result in op.results]
     then, otherwise, done = b.new_block(), b.new_block(), b.new_block()
     b.branch(is_true(e, e.pointer(op.cond)), then, otherwise)
@@ -136,9 +136,9 @@ def lower_if(e: EntryBuilder, op: Operation) -> None:
         e.places[result] = place or Place(target.load(e), True)
 
 
-def home_before(e: EntryBuilder, home: Dim | str, type_: Attribute) -> Place | None:
+def home_before(e: EntryBuilder, home: Dim | str, value: SSAValue) -> Place | None:
     """A result's home, where it is the same whatever branch is taken."""
-    return None if is_object(type_) or home == "dynamic" else e.home(home, type_)
+    return None if is_object(value.type) or home == "dynamic" else e.home(home, value)
 
 
 def leave_branch(
@@ -163,9 +163,8 @@ def lasting(e: EntryBuilder, value: SSAValue, source: Place) -> SSAValue:
     """A pointer to the value in memory that stays: its own, or a copy."""
     if source.lasting:
         return source.pointer
-    size = e.bytes_of(value)
-    pointer = e.allocate(size)
-    e.copy(pointer, source.pointer, size)
+    pointer = e.room_of(value)
+    e.copy(pointer, source.pointer, e.bytes_of(value))
     return pointer
 
 

@@ -120,7 +120,7 @@ def make_states(
     for argument, value, result, home, own in zip(arguments, values, op.results, homes, carried):
         buffers = None
         if not is_object(argument.type) and home != "dynamic" and own != "dynamic":
-            buffers = (e.home(own, argument.type).pointer, e.home(home, result.type).pointer)
+            buffers = (e.home(own, argument).pointer, e.home(home, result).pointer)
         states.append(State(argument, value, result, variable(e, argument.type), buffers, e.b.words(1)))
     return states
 
@@ -133,7 +133,7 @@ def make_stacks(
     stacks: list[Stack] = []
     for value, result, home in zip(values, results, homes, strict=True):
         sizes = [b.words(1) for _ in tensor_dims(value.type)]
-        place = home_before(e, home, result.type)
+        place = home_before(e, home, result)
         stacks.append(Stack(value, result, place, b.words(1), b.words(1), sizes))
     return stacks
 
@@ -147,7 +147,7 @@ def room_for(e: EntryBuilder, op: Operation, result: SSAValue) -> Place:
         name = name_of(result, op.name)
         where = f"{onnx.describe(op)}: its output '{name}'"
         raise UnsupportedError(f"{where} is stacked backwards or along another axis, and only its body tells the sizes")
-    return Place(e.allocate(e.bytes_of(result)), True)
+    return Place(e.room_of(result), True)
 
 
 def enter(e: EntryBuilder, op: Operation, state: State, initial: SSAValue) -> None:
@@ -160,7 +160,7 @@ def enter(e: EntryBuilder, op: Operation, state: State, initial: SSAValue) -> No
     if state.unchanged or state.is_object:
         state.variable.set(e, source.pointer, sizes)
     elif state.buffers is None:
-        pointer = e.allocate(e.bytes_of(initial))
+        pointer = e.room_of(initial)
         e.copy(pointer, source.pointer, e.bytes_of(initial))
         state.variable.set(e, pointer, sizes)
     else:
@@ -175,7 +175,7 @@ def enter_fill(e: EntryBuilder, op: Operation, state: State, initial: kernel.Fil
     """Fills the state's memory with the one value that it begins with."""
     sizes = sizes_of(e, initial.result)
     if state.buffers is None:
-        pointer = e.allocate(e.bytes_of(initial.result))
+        pointer = e.room_of(initial.result)
     else:
         pointer, second = state.buffers
         agree(e, op, initial.result, state.argument)
@@ -205,7 +205,7 @@ def run_loop(
     if allocates(shape.op):
         # below the mark are the blocks of stacked outputs; the states of changing size come right behind it
         mark = b.words(1)
-        e.allocate(b.int(0))  # the region's first use says where it begins
+        e.allocate(b.int(0), "a loop")  # the region's first use says where it begins
         b.store_at(b.load_at(e.context, WORD * Slot.DYNAMIC_TOP), mark, 0)
     for state, value in zip(shape.states, initial, strict=True):
         enter(e, shape.op, state, value)
@@ -294,7 +294,7 @@ def enlarge(e: EntryBuilder, stack: Stack, needed: SSAValue, used: SSAValue, mar
     """A new block of twice the bytes, above all that there is; the loop's mark moves behind it."""
     b = e.b
     capacity = b.smax(b.mul(needed, b.int(2)), b.int(FIRST_CAPACITY))
-    pointer = e.allocate(capacity)
+    pointer = e.allocate(capacity, e.called_of(stack.result))
     old = b.load_at(stack.block, 0, PTR)
     e.copy(pointer, b.select(b.is_null(old), pointer, old), used)
     b.store_at(pointer, stack.block, 0)
@@ -316,9 +316,10 @@ def advance(e: EntryBuilder, op: Operation, states: Sequence[State], mark: SSAVa
         moved.append((state, sizes_of(e, state.value), spare))
     staged: list[tuple[State, list[SSAValue], SSAValue, SSAValue]] = []
     for state in growing:
-        size = e.bytes_of(state.value)
-        pointer = e.allocate(size)
-        e.copy(pointer, e.pointer(state.value), size)
+        size, pointer = e.bytes_of(state.value), e.pointer(state.value)
+        if len(growing) > 1:  # one's new place may be where another's value is; one alone moves down over itself
+            source, pointer = pointer, e.room_of(state.value)
+            e.copy(pointer, source, size)
         staged.append((state, sizes_of(e, state.value), size, pointer))
     for state, pointer, sizes in objects:
         state.variable.set(e, pointer, sizes)
@@ -328,7 +329,7 @@ def advance(e: EntryBuilder, op: Operation, states: Sequence[State], mark: SSAVa
     if mark is not None:
         b.store_at(b.load_at(mark, 0), e.context, WORD * Slot.DYNAMIC_TOP)
     for state, sizes, size, pointer in staged:
-        target = e.allocate(size)
+        target = e.allocate(size, e.called_of(state.value))
         e.copy(target, pointer, size)
         state.variable.set(e, target, sizes)
 
@@ -422,7 +423,7 @@ def lower_scan(e: EntryBuilder, op: Operation) -> None:
         if stack.place is None and (axis or back):
             stack.place = room_for(e, op, stack.result)
     cut = [
-        None if axis == 0 else e.home(home, argument.type).pointer
+        None if axis == 0 else e.home(home, argument).pointer
         for axis, home, argument in zip(axes, carried[count:], block.args[count:], strict=True)
     ]
 

@@ -50,7 +50,7 @@ def call_kernel(e: EntryBuilder, op: Operation) -> None:
         raise EntryError(f"no kernel @{name}")
     homes = homes_of(op, "kernel.outputs", len(op.results))
     upper = upper_bounds(op)
-    results = [e.home(home, most(result.type, upper)) for home, result in zip(homes, op.results, strict=True)]
+    results = [e.home(home, result, most(result.type, upper)) for home, result in zip(homes, op.results, strict=True)]
     found = b.words(len(upper)) if upper else None
     scratch, top = scratch_of(e, op)
     words = [
@@ -123,7 +123,8 @@ def scratch_of(e: EntryBuilder, op: Operation) -> tuple[SSAValue, SSAValue | Non
     if isinstance(planned, ShapeAttr):
         return e.arena_pointer(planned.data[0]), None
     if isinstance(size, ShapeAttr):
-        pointer = e.allocate(e.size(size.data[0]))
+        made = next((result for result in op.results if onnx.value_name(result) is not None), op.results[0])
+        pointer = e.allocate(e.size(size.data[0]), f"what makes {e.called_of(made)}")
         return pointer, pointer
     return b.null(), None
 
@@ -147,7 +148,7 @@ def fill(e: EntryBuilder, op: Operation) -> None:
     (home,) = homes_of(op, "kernel.outputs", 1)
     if home == UNMADE:
         return
-    place = e.home(home, op.result.type)
+    place = e.home(home, op.result)
     write_fill(e, op, place.pointer)
     e.places[op.result] = place
 
@@ -287,7 +288,7 @@ def tensor_of_dims(e: EntryBuilder, op: Operation) -> None:
     type_ = result.type
     assert isinstance(type_, TensorType)
     (home,) = homes_of(op, "kernel.outputs", 1)
-    place = e.home(home, type_)
+    place = e.home(home, result)
     element = type_.element_type
     size = element_bytes(element)
     for index, expression in enumerate(op.exprs.data):
@@ -325,10 +326,11 @@ def call_host(e: EntryBuilder, op: Operation) -> None:
     for home, result in zip(homes, op.results, strict=True):
         starts.append(len(words))
         if is_object(result.type):
-            words.extend(b.int(0) for _ in range(1 + len(tensor_dims(result.type))))
+            words.append(b.int(0))
+            words.extend(e.size(d) if e.sizes.has(d) else b.int(0) for d in tensor_dims(result.type))
             continue
         known = all(e.sizes.has(dim) for dim in tensor_dims(result.type))
-        place = e.home(home, result.type) if known else None
+        place = e.home(home, result) if known else None
         if place is not None:
             e.places[result] = place
         words.append(b.int(0) if place is None else as_word(e, place.pointer))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from enum import IntEnum
 
-VERSION = 1
+VERSION = 2
 
 CONTEXT_SLOTS = 32
 WORD = 8
@@ -91,7 +91,8 @@ class ErrorCode(IntEnum):
     CHECK = 1
     """A guard or a kernel's check; node, site and values say which."""
     MEMORY = 2
-    """No memory, or an absurd size: values[0] is the number of bytes, -1 where it leaves int64."""
+    """No memory, or an absurd size: values[0] is the number of bytes, -1 where it leaves int64, values[1] how many
+    could be taken, 0 where nobody asked; the site says for what, -1 for all that the call needs."""
     INTERRUPTED = 3
     """The poll flag was set."""
     CALLBACK = 4

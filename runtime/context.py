@@ -29,6 +29,7 @@ from .abi import (
     RequestWord,
     Slot,
 )
+from .available import available_memory
 from .linker import Library
 from .memory import Arena, GrowingRegion
 
@@ -181,8 +182,9 @@ class Context:
         at = CONTEXT_SLOTS
         if self.words[at + ErrorWord.CODE] == ErrorCode.NONE:
             self.words[at + ErrorWord.CODE] = ErrorCode.MEMORY
-            self.words[at + ErrorWord.COUNT] = 1
+            self.words[at + ErrorWord.COUNT] = 2
             self.words[at + ErrorWord.VALUES] = size
+            self.words[at + ErrorWord.VALUES + 1] = available_memory()
 
     def _allocate_output(self, request: Words) -> int:
         output, rank, dims_at = request[RequestWord.FIRST : RequestWord.FIRST + 3]

@@ -31,6 +31,10 @@ class InputError(Error):
     """The call is wrong: an input that is missing, of another type, or of sizes that the model does not admit."""
 
 
+class ResourceError(InputError):
+    """The call is right, and needs more memory than there is to take."""
+
+
 class UsageError(InputError):
     """What an option or argument says is none of what it takes; the command line exits as for any wrong usage."""
 

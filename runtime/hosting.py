@@ -10,13 +10,18 @@ from typing import Any, cast
 import numpy as np
 
 from .arrays import Array, address_of, dtype_of
+from .available import available_memory, require
 from .context import Context
-from .errors import CompilerBug, Error, InputError
+from .errors import CompilerBug, Error, InputError, ResourceError
 from .manifest import ABSENT, OBJECT_TYPES, Host, HostValue
 
 HostFunction = Callable[..., object]
 """Takes the operands (arrays; Python objects for strings and sequences; None for an absent one) and gives the result,
 or a sequence of them where there is more than one. Arrays are only valid during the call."""
+
+
+POINTER = 8
+"""Bytes of one text in a tensor of them."""
 
 
 class Hosted:
@@ -41,6 +46,7 @@ class Hosted:
                 operand = np.copy(cast("Array", operand))  # a sequence outlives the memory of what is put into it
             operands.append(operand)
             at += 1 + rank
+        self._make_sure_of_room(words, at)
         results = self._results(self._evaluated(operands))
         for value, result in zip(self._host["outputs"], results):
             rank = max(0, value["rank"])
@@ -52,17 +58,34 @@ class Hosted:
                 self._deliver(context, value, result, words, at)
             at += 1 + rank
 
+    def _make_sure_of_room(self, words: Any, at: int) -> None:
+        """Raises ResourceError where texts of known sizes are more than there is memory for; others have their room."""
+        for value in self._host["outputs"]:
+            rank = max(0, value["rank"])
+            size = prod(words[at + 1 : at + 1 + rank]) * POINTER if value["dtype"] == "string" and rank else 0
+            try:
+                require(size)
+            except MemoryError as error:
+                free = f"a result needs {size} bytes, {available_memory()} are available"
+                raise ResourceError(f"{self._host['name']}: {free}{self._where()}") from error
+            at += 1 + rank
+
+    def _where(self) -> str:
+        """The line that names the node, where it has a name."""
+        return f"\n  --> node {self._node}" if self._node else ""
+
     def _evaluated(self, operands: Sequence[object]) -> object:
         """What the function gives. Raises InputError, or the function's own error of ours, that names the node."""
         try:
             return self._function(*operands)
         except Exception as error:
-            where = f"\n  --> node {self._node}" if self._node else ""
-            where = f" (operands: {', '.join(map(shown, operands))}){where}"
+            where = f" (operands: {', '.join(map(shown, operands))}){self._where()}"
             if isinstance(error, CompilerBug):
                 raise
             if isinstance(error, Error):
                 raise type(error)(f"{error}{where}") from error
+            if isinstance(error, MemoryError):
+                raise ResourceError(f"{self._host['name']}: {error}{where}") from error
             kind = "" if isinstance(error, ValueError | IndexError) else f"{type(error).__name__}: "
             raise InputError(f"{self._host['name']}: {kind}{error}{where}") from error
 
@@ -94,8 +117,8 @@ class Hosted:
                 words[at + 1 + axis] = size
         elif array.shape != dims:
             if self._host.get("given"):
-                where = f"\n  --> node {self._node}" if self._node else ""
-                raise InputError(f"operator {name} gave the sizes {array.shape}, its shape rule says {dims}{where}")
+                text = f"operator {name} gave the sizes {array.shape}, its shape rule says {dims}"
+                raise InputError(text + self._where())
             raise CompilerBug(f"bug: host operator {name} gave the sizes {array.shape}, expected {dims}")
         elif array.nbytes:
             source = np.asarray(array, order="C")

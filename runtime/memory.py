@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import ctypes
 import mmap
-import os
 import weakref
 from functools import cache
 
 from .abi import LARGEST
+from .available import physical_memory, require
 
 PAGE = mmap.PAGESIZE
 HUGE_PAGE = 2 << 20
@@ -23,6 +23,8 @@ MAP_FAILED = (1 << 64) - 1
 LARGEST_RESERVATION = 1 << 40
 SMALLEST_RESERVATION = 1 << 26
 FIRST_PIECE = 1 << 20
+LARGEST_AHEAD = 1 << 26
+"""Bytes; a growing region has at most so many more than were asked for, since what it has is not asked about again."""
 BEHIND = 1 << 15
 """Bytes behind an arena that kernels, which ask for what comes next, may ask for."""
 
@@ -86,9 +88,13 @@ class Arena:
         return 0 if self._mapping is None else self._mapping.size - BEHIND
 
     def reserve(self, size: int) -> None:
-        """Makes the arena at least `size` bytes. Raises MemoryError and keeps what there is."""
+        """Makes the arena at least `size` bytes.
+
+        Raises MemoryError, also for more than is free, and keeps what there is.
+        """
         if size <= self.size:
             return
+        require(size - self.size)
         mapping = Mapping(size + BEHIND)
         mapping.touch(BEHIND)
         if self._mapping is not None:
@@ -114,22 +120,18 @@ class GrowingRegion:
         self._limit = self.address + min(self._range.size, physical_memory())
 
     def reach(self, top: int) -> None:
-        """Makes everything below the address `top` usable. Raises MemoryError."""
+        """Makes everything below the address `top` usable. Raises MemoryError, also for more than is free."""
         if top <= self.end:
             return
         if top > self._limit:
             raise MemoryError(f"{top - self.address} bytes")
-        size = max(top - self.address, FIRST_PIECE, 2 * (self.end - self.address))
+        require(top - self.end)
+        asked, twice = top - self.address, 2 * (self.end - self.address)
+        size = max(asked, FIRST_PIECE, min(twice, asked + LARGEST_AHEAD))
         end = min(_round_up(self.address + size, PAGE), self._limit)
         if _libc().mprotect(self.end, end - self.end, mmap.PROT_READ | mmap.PROT_WRITE):
             raise MemoryError(f"{top - self.address} bytes")
         self.end = end
-
-
-@cache
-def physical_memory() -> int:
-    """Bytes of memory in the machine, rounded down to a page."""
-    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
 def protect(pages: Mapping, size: int, protection: int) -> None:

@@ -7,6 +7,7 @@ import re
 import struct
 import threading
 from collections.abc import Iterable, Mapping, Sequence
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -15,9 +16,10 @@ from . import abi, elf
 from .abi import ENTRY_SYMBOL, PARALLEL_FOR_SYMBOL, ErrorCode, ErrorWord
 from .arguments import Arguments, count_text, quoted
 from .arrays import C_ORDER_ALIGNED, Array, Spec, address_of, as_input, as_objects, dtype_of
+from .available import available_memory, require
 from .containers import reader_of
 from .context import Context
-from .errors import CompilerBug, InputError
+from .errors import CompilerBug, InputError, ResourceError
 from .host import default_threads
 from .hosting import Hosted, HostFunction
 from .linker import linker
@@ -31,13 +33,17 @@ _EXPECTED_VERSIONS = (FORMAT, abi.VERSION)
 
 
 class Plan:
-    """What a call needs to know for one set of input shapes: all input sizes, and the outputs' shapes where known."""
+    """What a call needs to know for one set of input shapes: all input sizes, and the outputs' shapes where known.
 
-    __slots__ = ("shapes", "sizes")
+    `bytes` is what those outputs take.
+    """
 
-    def __init__(self, sizes: tuple[int, ...], shapes: Sequence[Shape | None]) -> None:
+    __slots__ = ("bytes", "shapes", "sizes")
+
+    def __init__(self, sizes: tuple[int, ...], shapes: Sequence[Shape | None], size: int) -> None:
         self.sizes = sizes
         self.shapes = shapes
+        self.bytes = size
 
 
 class LoadedProgram(Arguments):
@@ -215,7 +221,8 @@ class LoadedProgram(Arguments):
             found = [None] * len(self.output_names)
         # a guard refuses sizes that are out of range; here they are only no reason to allocate
         known = [None if shape is None or any(d < 0 for d in shape) else shape for shape in found]
-        plan = Plan(sizes, known)
+        size = sum(prod(s) * t.itemsize for s, t in zip(known, self._output_types) if s is not None)
+        plan = Plan(sizes, known, size)
         if len(self._plans) >= _REMEMBERED_SHAPES:
             self._plans.clear()
         self._plans[shapes] = plan
@@ -224,6 +231,7 @@ class LoadedProgram(Arguments):
     def _empty(self, plan: Plan) -> list[Any]:
         """New arrays for the outputs whose shape is known."""
         try:
+            require(plan.bytes)
             return [
                 None if shape is None else np.empty(shape, dtype)
                 for shape, dtype in zip(plan.shapes, self._output_types)
@@ -282,10 +290,13 @@ class LoadedProgram(Arguments):
         name = self.output_names[output]
         if dims and min(dims) < 0:
             raise InputError(f"output '{name}' would have the sizes {dims}")
+        size = prod(dims) * self._output_types[output].itemsize
         try:
+            require(size)
             array = np.empty(dims, self._output_types[output])
         except (MemoryError, ValueError) as error:
-            raise InputError(f"output '{name}' with the sizes {dims} does not fit into memory") from error
+            free = f"it has {size} bytes, {available_memory()} are available"
+            raise ResourceError(f"output '{name}' with the sizes {dims} does not fit into memory: {free}") from error
         context.outputs[output] = array
         return address_of(array)
 
@@ -299,20 +310,30 @@ class LoadedProgram(Arguments):
         """Raises what the call died of."""
         context.dirty = True
         record = list(context.error)
+        if isinstance(context.exception, ResourceError) and record[ErrorWord.CODE] == ErrorCode.MEMORY:
+            raise ResourceError(f"{context.exception}{self._node_text(record[ErrorWord.NODE])}")
         if context.exception is not None:
             raise context.exception
         code, values = record[ErrorWord.CODE], record[ErrorWord.VALUES :][: record[ErrorWord.COUNT]]
         if code == ErrorCode.CHECK:
             raise InputError(self._check_text(record[ErrorWord.SITE], record[ErrorWord.NODE], values))
         if code == ErrorCode.MEMORY:
-            size = f"{values[0]} bytes" if values and values[0] >= 0 else "more bytes than can be counted"
-            text = f"the model needs {size} of memory for inputs of these sizes"
-            raise InputError(text + self._node_text(record[ErrorWord.NODE]))
+            raise ResourceError(
+                self._memory_text(record[ErrorWord.SITE], values) + self._node_text(record[ErrorWord.NODE])
+            )
         if code == ErrorCode.INTERRUPTED:
             raise InputError("the call was stopped")
         if code == ErrorCode.NONE and not context.serves:
             raise KeyboardInterrupt  # it came while an earlier exception was being noted, and ended the server
         raise CompilerBug(f"bug: the program failed with the error record {record[: ErrorWord.VALUES]}")
+
+    def _memory_text(self, site: int, values: Sequence[int]) -> str:
+        """What takes how much, and how much there is."""
+        size, free = values
+        what = "the model needs" if site < 0 else f"{self.manifest['checks'][str(site)]['message']} needs"
+        counted = f"{size} bytes" if size >= 0 else "more bytes than can be counted"
+        rest = f"; {free} are available" if free else ""
+        return f"{what} {counted} of memory for inputs of these sizes{rest}"
 
     def _check_text(self, site: int, node: int, values: Sequence[int]) -> str:
         check = self.manifest["checks"].get(str(site))

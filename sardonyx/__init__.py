@@ -13,7 +13,7 @@ _root = _Path(__file__).resolve().parent.parent  # a checkout: subpackages are t
 if (_root / "pyproject.toml").is_file() and (_root / "dialects").is_dir():
     __path__.append(str(_root))
 
-from .runtime.errors import CompilerBug, Error, InputError, ModelError, UnsupportedError  # noqa: E402
+from .runtime.errors import CompilerBug, Error, InputError, ModelError, ResourceError, UnsupportedError  # noqa: E402
 
 if TYPE_CHECKING:
     from . import testing
@@ -39,7 +39,7 @@ _LAZY = {
 }
 
 __all__ = [
-    "CompilerBug", "Error", "InputError", "ModelError", "Program", "UnsupportedError",
+    "CompilerBug", "Error", "InputError", "ModelError", "Program", "ResourceError", "UnsupportedError",
     "compare", "compile", "infer_shapes", "lower", "op", "pointwise", "read", "rewrite", "run", "testing",
 ]  # fmt: skip
 

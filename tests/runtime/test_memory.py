@@ -7,7 +7,7 @@ import gc
 from pathlib import Path
 
 import pytest
-from sardonyx.runtime import memory
+from sardonyx.runtime import available, memory
 from sardonyx.runtime.memory import Arena, GrowingRegion, Mapping
 
 
@@ -92,3 +92,69 @@ def test_a_limit_on_address_space_leaves_a_smaller_region(monkeypatch: pytest.Mo
     region.reach(region.address + (1 << 20))
     with pytest.raises(MemoryError):
         region.reach(region.address + (1 << 30) + 1)
+
+
+def test_no_more_is_taken_than_is_free(monkeypatch: pytest.MonkeyPatch) -> None:
+    free = 100 << 20
+    monkeypatch.setattr(available, "available_memory", lambda: free)
+    arena, region = Arena(), GrowingRegion()
+    arena.reserve(free)
+    arena.reserve(free + (10 << 20))  # what it has is given back
+    with pytest.raises(MemoryError):
+        Arena().reserve(free + 1)
+    region.reach(region.address + free)
+    assert region.end <= region.address + free + memory.LARGEST_AHEAD
+    end = region.end
+    with pytest.raises(MemoryError):
+        region.reach(end + free + 1)
+    assert region.end == end
+    region.reach(end + available.UNCHECKED)
+
+
+GROUP_FILES = {
+    1: ("5:cpu,memory:/a/b", "memory/a", "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
+    2: ("0::/a/b", "a", "memory.max", "memory.current", "inactive_file"),
+}
+
+
+@pytest.mark.parametrize("version", GROUP_FILES)
+def test_the_tightest_of_machine_and_groups_is_available(
+    version: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    line, folder, limit, used, files = GROUP_FILES[version]
+    texts = {
+        "meminfo": "MemTotal: 9000 kB\nMemAvailable: 8000 kB\nSwapFree: 100 kB\nHugePages_Total: 0\n",
+        "cgroup": f"7:cpuset:/elsewhere\n{line}\n",
+        f"{folder}/{limit}": "5000",
+        f"{folder}/{used}": "3000",
+        f"{folder}/memory.stat": f"cache 1\n{files} 70\n",
+        f"{folder}/b/{limit}": "max",
+        f"{folder}/b/{used}": "10",
+        f"{folder}/b/memory.stat": "cache 1\n",
+    }
+    for name, text in texts.items():
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    monkeypatch.setattr(available, "MEMINFO", tmp_path / "meminfo")
+    monkeypatch.setattr(available, "GROUPS", tmp_path / "cgroup")
+    monkeypatch.setattr(available, "MOUNTED", tmp_path)
+    available.limited_groups.cache_clear()
+    try:
+        assert available.available_memory() == 2070 + 102400
+        (tmp_path / folder / used).write_text("6000")
+        (tmp_path / "meminfo").write_text("MemAvailable: 8000 kB\n")
+        assert available.available_memory() == 0
+        available.limited_groups.cache_clear()
+        (tmp_path / folder / limit).write_text("max")
+        assert available.available_memory() == 8192000
+        (tmp_path / "meminfo").unlink()
+        (tmp_path / "cgroup").unlink()
+        available.limited_groups.cache_clear()
+        assert available.available_memory() == available.physical_memory()
+    finally:
+        available.limited_groups.cache_clear()
+
+
+def test_this_machine_has_memory() -> None:
+    assert 0 < available.available_memory() <= 2 * available.physical_memory()
