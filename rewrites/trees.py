@@ -24,6 +24,7 @@ from ..semantics.reference.ml_trees import (
     flags_of,
     forest_of_nodes,
     member_sets,
+    node_table,
 )
 from ..semantics.weights import WeightStore
 from .constants import make_constant
@@ -423,24 +424,21 @@ class Lowering:
         else:
             first = np.searchsorted(leaf, np.arange(leaves + 1))
             votes = [self.constant(first.astype(np.int32)), self.constant(target.astype(np.int32))]
-        pad = max(1 - len(q.features), 0)  # a table is never empty
-        coded = np.pad(2 * q.features + q.missing, (0, pad))
-        children = np.pad(np.stack([q.yes, q.no], axis=1).reshape(-1), (0, 2 * pad), constant_values=-1)
         single = weight.astype(np.float32)
+        features, negated, nodes = node_table(ensemble.forest.roots, q.features, q.thresholds, q.yes, q.no, q.missing)
         operands = [
             self.x,
-            self.constant(coded.astype(np.int32)),
-            self.constant(np.pad(q.thresholds, (0, pad))),
-            self.constant(children.astype(np.int32)),
-            self.constant(ensemble.forest.roots.astype(np.int32)),
+            self.constant(features.astype(np.int32)),
+            self.constant(nodes),
             *votes,
             self.constant(single if np.array_equal(single, weight) else weight),
             None if ensemble.base is None else self.constant(np.array(ensemble.base, np.float64)),
         ]
         attributes: dict[str, Attribute] = {
+            "trees": IntegerAttr(len(ensemble.forest.roots), i64),
             "targets": IntegerAttr(ensemble.targets, i64),
             "aggregate": StringAttr(ensemble.aggregate),
-            "missing": IntegerAttr(int(q.missing.any()), i64),
+            "negated": IntegerAttr(negated, i64),
             "greatest_feature": IntegerAttr(int(q.features.max(initial=0)), i64),
             "double_result": IntegerAttr(int(element == f64), i64),
         }
@@ -481,7 +479,7 @@ class Lowering:
             and len(widths) == 1
             and places.max(initial=-1) < nodes
             and q.features.min(initial=0) >= 0
-            and max(int(q.features.max(initial=0)), nodes, leaves, len(weight)) < _INT32 // 2
+            and max(int(q.features.max(initial=0)), nodes, leaves, len(weight), len(roots)) < _INT32 // 8
             and target.min(initial=0) >= 0
             and target.max(initial=0) < ensemble.targets
             and not has_cycle(q, roots)

@@ -1,10 +1,12 @@
-"""Template "trees": decision trees over tables, one row after the other; the rows are in parallel.
+"""Template "trees": decision trees over one table, one row after the other; the rows are in parallel.
 
-Operands x [N, C], features [n], thresholds [n], children [2 n], roots [t], first [leaves + 1] and targets [votes] (both
-or neither), weights [votes], base [targets] (may be absent), as `semantics.reference.ml_trees.lowered_trees` has them.
-Attributes `targets`, `aggregate`, `missing` (whether a feature's lowest bit is ever set) and `greatest_feature`.
+Operands x [N, C], features [f], nodes [2 n] in int64, first [leaves + 1] and targets [votes] (both or neither), weights
+[votes], base [targets] (may be absent), as `semantics.reference.ml_trees.lowered_trees` has them.  Attributes `trees`,
+`negated` (how many features at the end are), `targets`, `aggregate` and `greatest_feature`.
 
-Some trees walk side by side, for a walk is a chain of loads that wait for one another.  Scores are sums in f64, in the
+The features that nodes ask for are read once for each row, in f64, into slots.  Some trees walk side by side, for a
+walk is a chain of loads that wait for one another.  A node is two words in one cache line.  A leaf is a node that leads
+to itself, so that walks of different lengths end together without a question for each.  Scores are sums in f64, in the
 order of the trees.
 """
 
@@ -13,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from math import nan
 
+from xdsl.dialects.builtin import i64
 from xdsl.ir import SSAValue
 
 from ...dialects import kernel
@@ -20,14 +23,14 @@ from ..template import TemplateContext
 from .emit import F32, F64, Ix
 from .operator import Operator
 
-X, FEATURES, THRESHOLDS, CHILDREN, ROOTS, FIRST, TARGETS, WEIGHTS, BASE = range(9)
+X, FEATURES, NODES, FIRST, TARGETS, WEIGHTS, BASE = range(7)
 
-SIDE_BY_SIDE = 8
+SIDE_BY_SIDE = 12
 """Trees that walk at once: enough loads in flight to hide the first cache's latency."""
 
 CYCLES_A_TREE = 40
 
-Leaf = Callable[[Ix, SSAValue], SSAValue]
+LOW = (1 << 32) - 1
 
 
 def build(context: TemplateContext, op: kernel.TemplateOp) -> None:
@@ -36,13 +39,15 @@ def build(context: TemplateContext, op: kernel.TemplateOp) -> None:
     e = trees.e
     grain = e.ix(e.grain_cycles // (CYCLES_A_TREE * trees.count) + 1)
     with e.parallel(trees.rows(), grain) as (lower, upper, thread):
-        if trees.o.has(FIRST):
-            scores = context.scratch(F64, trees.targets, thread)
-            with e.loop(lower, upper, nonempty=True) as rows:
-                trees.several(rows.index, scores)
-        else:
-            with e.loop(lower, upper, nonempty=True) as rows:
-                trees.single(rows.index)
+        slots = context.scratch(F64, trees.features + 1, thread)
+        e.store(e.constant(0.0, F64), slots, 0)
+        scores = context.scratch(F64, trees.targets, thread) if trees.o.has(FIRST) else None
+        with e.loop(lower, upper, nonempty=True) as rows:
+            trees.fill(slots, rows.index)
+            if scores is None:
+                trees.single(rows.index, slots)
+            else:
+                trees.several(rows.index, slots, scores)
 
 
 class Trees:
@@ -52,11 +57,11 @@ class Trees:
         self.o = Operator(context, op)
         self.e = self.o.e
         self.columns = self.e.dim(self.o.dims(X)[1])
-        self.count = self.o.dims(ROOTS)[0].value
+        self.count: int = self.o.attr("trees")
+        self.features = self.o.dims(FEATURES)[0].value
         self.targets: int = self.o.attr("targets")
         self.aggregate: str = self.o.attr("aggregate", "SUM")
-        self.compared = self.o.kind(THRESHOLDS).ir
-        self.buffers = {k: self.o.buffer(k) for k in range(9) if self.o.has(k)}
+        self.buffers = {k: self.o.buffer(k) for k in range(7) if self.o.has(k)}
         self.result = self.o.result_buffer(0)
 
     def rows(self) -> Ix:
@@ -72,16 +77,28 @@ class Trees:
 
     # One row
 
-    def single(self, row: Ix) -> None:
+    def fill(self, slots: SSAValue, row: Ix) -> None:
+        """The features of a row from slot 1 on; the last ones negated."""
+        e, start = self.e, row * self.columns
+        plain = self.features - int(self.o.attr("negated"))
+        for lower, upper in ((0, plain), (plain, self.features)):
+            if lower == upper:
+                continue
+            with e.loop(lower, upper) as loop:
+                value = e.load(self.buffers[X], start + e.load_index(self.buffers[FEATURES], loop.index))
+                value = e.convert("extf" if self.o.kind(X).is_float else "sitofp", value, F64)
+                e.store(value if lower == 0 and plain else e.sub(e.constant(0.0, F64), value), slots, loop.index + 1)
+
+    def single(self, row: Ix, slots: SSAValue) -> None:
         """Leaves that are one vote for the only target: the score stays in a register."""
 
         def vote(leaf: Ix, score: SSAValue) -> SSAValue:
             return self.combined(score, self.weight(leaf))
 
-        [score] = self.over_trees(row, [self.start()], lambda leaf, scores: [vote(leaf, scores[0])])
+        [score] = self.over_trees(slots, [self.start()], lambda leaf, scores: [vote(leaf, scores[0])])
         self.deliver(score, row, self.e.ix(0))
 
-    def several(self, row: Ix, scores: SSAValue) -> None:
+    def several(self, row: Ix, slots: SSAValue, scores: SSAValue) -> None:
         """Leaves with votes for any targets."""
         e = self.e
         with e.loop(0, self.targets) as loop:
@@ -94,65 +111,68 @@ class Trees:
                 e.store(self.combined(e.load(scores, target), self.weight(loop.index)), scores, target)
             return []
 
-        self.over_trees(row, [], votes)
+        self.over_trees(slots, [], votes)
         with e.loop(0, self.targets) as loop:
             self.deliver(e.load(scores, loop.index), row, loop.index)
 
     def over_trees(
         self,
-        row: Ix,
+        slots: SSAValue,
         carried: Sequence[SSAValue],
         visit: Callable[[Ix, Sequence[SSAValue]], Sequence[SSAValue]],
     ) -> Sequence[SSAValue]:
         """Visits the leaves of all trees in order."""
         values = carried
-        whole = self.count - self.count % SIDE_BY_SIDE
-        for lower, upper, step in ((0, whole, SIDE_BY_SIDE), (whole, self.count, 1)):
+        rest = self.count % SIDE_BY_SIDE
+        for lower, upper, step in ((0, self.count - rest, SIDE_BY_SIDE), (self.count - rest, self.count, rest)):
             if lower == upper:
                 continue
             with self.e.loop(lower, upper, step, values) as loop:
                 inner: Sequence[SSAValue] = loop.carried
-                for leaf in self.leaves(row, [loop.index + k for k in range(step)]):
+                for leaf in self.leaves(slots, [loop.index + k for k in range(step)]):
                     inner = visit(leaf, inner)
                 loop.carry(inner)
             values = loop.results
         return values
 
-    def leaves(self, row: Ix, trees: Sequence[Ix]) -> list[Ix]:
-        """The leaves that the row reaches in these trees."""
+    def leaves(self, slots: SSAValue, trees: Sequence[Ix]) -> list[Ix]:
+        """The leaves that are reached in these trees."""
         e = self.e
-        start = row * self.columns
 
-        def open_(nodes: tuple[SSAValue, ...]) -> SSAValue:
-            furthest = e.ix(nodes[0])
-            for node in nodes[1:]:
-                furthest = furthest.max(node)
-            return furthest.compare("sge", 0)
+        def open_(state: tuple[SSAValue, ...]) -> SSAValue:
+            """Whether a word asks for a slot: a leaf's asks for slot 0."""
+            words = state[::2]
+            either = words[0]
+            for word in words[1:]:
+                either = e.bits("or", either, word)
+            return e.compare("ne", e.bits("and", either, e.constant(LOW, i64)), e.constant(0, i64))
 
-        def step(nodes: tuple[SSAValue, ...]) -> list[SSAValue]:
-            return [self.next(e.ix(node), start, len(nodes) > 1).ssa for node in nodes]
+        def step(state: tuple[SSAValue, ...]) -> list[SSAValue]:
+            pairs = zip(state[::2], state[1::2], strict=True)
+            return [part for word, threshold in pairs for part in self.node(self.next(word, threshold, slots))]
 
-        ends = e.while_([e.load_index(self.buffers[ROOTS], t).ssa for t in trees], open_, step)
-        return [e.ix(-1) - end for end in ends]
+        ends = e.while_([part for tree in trees for part in self.node(tree * 2)], open_, step)
+        return [self.number(word) for word in ends[::2]]
 
-    def next(self, node: Ix, start: Ix, may_be_leaf: bool) -> Ix:
-        """The child that a row goes to; a leaf stays where it is."""
+    def node(self, place: Ix) -> tuple[SSAValue, SSAValue]:
+        """A node's word and threshold."""
+        e, nodes = self.e, self.buffers[NODES]
+        return e.load(nodes, place + 1), e.convert("bitcast", e.load(nodes, place), F64)
+
+    def next(self, word: SSAValue, threshold: SSAValue, slots: SSAValue) -> Ix:
+        """Where the node is that comes next."""
         e = self.e
-        at = node.max(0) if may_be_leaf else node
-        coded = e.load(self.buffers[FEATURES], at)
-        feature = e.as_index(e.bits("shrui", coded, e.constant(1, coded.type)))
-        value = self.comparable(e.load(self.buffers[X], feature + start))
-        answer = e.compare("ole", value, e.load(self.buffers[THRESHOLDS], at))
-        if self.o.attr("missing", 0):
-            tracked = e.compare("ne", e.bits("and", coded, e.constant(1, coded.type)), e.constant(0, coded.type))
-            answer = e.bits("or", answer, e.both(e.compare("uno", value, value), tracked))
-        child = e.load_index(self.buffers[CHILDREN], at * 2 + e.select_index(answer, 0, 1))
-        return e.select_index(node.compare("sge", 0), child, node) if may_be_leaf else child
+        value = e.load(slots, e.as_index(e.bits("and", word, e.constant(LOW, i64))))
+        return self.child(word) + e.select_index(e.compare("ugt", value, threshold), 2, 0)
 
-    def comparable(self, value: SSAValue) -> SSAValue:
-        """An element of x in the thresholds' type."""
-        kind = self.o.kind(X)
-        return self.e.convert("extf" if kind.is_float else "sitofp", value, self.compared)
+    def child(self, word: SSAValue) -> Ix:
+        """Where the first child is."""
+        return self.e.as_index(self.e.bits("shrsi", word, self.e.constant(32, i64)))
+
+    def number(self, word: SSAValue) -> Ix:
+        """The number of a leaf, of its word: in the low half of its threshold, a NaN."""
+        threshold = self.e.load(self.buffers[NODES], self.child(word) + 2)
+        return self.e.as_index(self.e.bits("and", threshold, self.e.constant(LOW, i64)))
 
     # Scores
 

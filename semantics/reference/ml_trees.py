@@ -339,36 +339,41 @@ def quantile(p: Array, /) -> Array:
 def lowered_trees(
     x: Array,
     features: Array,
-    thresholds: Array,
-    children: Array,
-    roots: Array,
+    nodes: Array,
     first: Array | None,
     targets_of: Array | None,
     weights: Array,
     base: Array | None = None,
     /,
     *,
+    trees: int,
     targets: int,
+    negated: int = 0,
     aggregate: str = "SUM",
-    missing: int = 0,
     greatest_feature: int = 0,
     double_result: int = 0,
 ) -> Array:
-    """The compiler's own form of the ensembles: every node asks x[feature] <= threshold.
+    """The compiler's own form of the ensembles.
 
-    `features` [n] are twice a feature, plus 1 where NaN goes to the first child, `children` [2 n] pairs of which one
-    below 0 is the leaf -1 - child.  Leaf l has the votes first[l] to first[l + 1]; without `first` leaf l is one vote
-    for target 0.  Results are [N, targets] in float32 or float64; no transform is applied.
+    Of each row the slots 0, x[features[0]], x[features[1]], ... are taken, the last `negated` of them negated.  `nodes`
+    [2 n] in int64 has two words for each node, the roots' first, as `node_table` makes them.  Leaf l has the votes
+    first[l] to first[l + 1]; without `first` leaf l is one vote for target 0.  Results are [N, targets] in float32 or
+    float64; no transform is applied.
     """
-    del missing, greatest_feature  # what the tables' readers would have to look for
+    del greatest_feature  # what the table's readers would have to look for
+    slots = np.pad(double(x)[:, features], ((0, 0), (1, 0)))
+    slots[:, slots.shape[1] - negated :] *= -1
+    words = nodes[1::2]
+    asked, children = words & _LOW, words >> 33
+    places = np.where(asked == 0, -1 - (nodes[0::2] & _LOW), np.arange(len(words)))
     forest = Forest(
-        roots=roots.astype(np.int64),
-        features=features.astype(np.int64) >> 1,
-        thresholds=double(thresholds),
-        modes=np.zeros(len(features), np.int64),
-        yes=children[0::2].astype(np.int64),
-        no=children[1::2].astype(np.int64),
-        missing_is_yes=(features & 1).astype(np.bool_),
+        roots=places[:trees],
+        features=asked,
+        thresholds=nodes[0::2].copy().view(np.float64),
+        modes=np.zeros(len(words), np.int64),
+        yes=places[np.maximum(children, 0)],
+        no=places[children + 1],
+        missing_is_yes=np.zeros(len(words), np.bool_),
         members={},
     )
     if first is None or targets_of is None:
@@ -376,9 +381,42 @@ def lowered_trees(
     else:
         leaf = np.repeat(np.arange(len(first) - 1), np.diff(first))
         votes = Votes(leaf, targets_of.astype(np.int64), double(weights))
-    scores, _ = votes.scores(forest.leaves(double(x)), targets, aggregate)
+    scores, _ = votes.scores(forest.leaves(slots), targets, aggregate)
     total = scores if base is None else scores + base
     return total if double_result else delivered(total)
+
+
+_LOW = (1 << 32) - 1
+_NAN = 0x7FF8 << 48
+
+
+def node_table(
+    roots: Array, features: Array, thresholds: Array, yes: Array, no: Array, missing_is_yes: Array
+) -> tuple[Array, int, Array]:
+    """Features, how many of them are negated, and nodes, as `lowered_trees` reads them, of inner nodes as arrays.
+
+    A child below 0 is the leaf -1 - child.  Every node asks x[feature] <= threshold.  In the table it asks whether a
+    slot is at most a threshold, and goes to its first child, else, or where the slot is NaN, to the one behind it.  A
+    node where NaN means yes asks for the negated feature, with its children exchanged: x <= t where -x is above the
+    number below -t.
+
+    A node's first word has the bits of its threshold in float64; its second word in the low half its slot, from 1 on,
+    and in the high half where the first child's words begin.  The slot of a leaf is 0, its threshold is a NaN with the
+    leaf's number in the low half, and its child is the node before it, so that it leads to itself.
+    """
+    features, thresholds = features.astype(np.int64), double(thresholds)
+    with np.errstate(invalid="ignore", over="ignore"):
+        under = np.nextafter(-thresholds, -np.inf)
+    under = np.where(thresholds == np.inf, np.nan, np.where(np.isnan(thresholds), np.inf, under))
+    used, slots = np.unique(np.stack([missing_is_yes.astype(np.int64), features]), axis=1, return_inverse=True)
+    pairs = np.where(missing_is_yes, [no, yes], [yes, no])
+    places = np.concatenate([roots, pairs.T.reshape(-1)]).astype(np.int64)
+    own = np.arange(len(places))
+    table = np.stack([_NAN | (-1 - places), (own - 1) << 33], axis=1)
+    inner, node = own[places >= 0], places[places >= 0]
+    table[inner, 0] = np.where(missing_is_yes, under, thresholds).view(np.int64)[node]
+    table[inner, 1] = ((len(roots) + 2 * node) << 33) | (slots.reshape(-1)[node] + 1)
+    return used[1], int(used[0].sum()), table.reshape(-1)
 
 
 ML_TREES: dict[str, Function] = {

@@ -11,6 +11,7 @@ import onnx
 import pytest
 from onnx import helper, numpy_helper
 from sardonyx.semantics.reference import REFERENCE
+from sardonyx.semantics.reference.ml_trees import node_table
 
 import sardonyx as sx
 
@@ -233,20 +234,47 @@ def test_what_is_not_covered_stays_hosted() -> None:
     assert program.explain().to_dict()["hosted"]
 
 
+@pytest.mark.parametrize("trees", [1, 14])
+def test_roots_that_are_leaves(trees: int) -> None:
+    """No feature is asked for, or by one tree alone."""
+    leaf = {
+        "nodes_modes": "LEAF",
+        "nodes_values": 0.0,
+        "nodes_featureids": 0,
+        "nodes_truenodeids": 0,
+        "nodes_nodeids": 0,
+    }
+    attributes: dict[str, Any] = {name: [value] * trees for name, value in leaf.items()}
+    attributes |= {"nodes_falsenodeids": [0] * trees, "nodes_treeids": [*range(trees)], "n_targets": 1}
+    attributes |= {"target_treeids": [*range(trees)], "target_nodeids": [0] * trees, "target_ids": [0] * trees}
+    attributes["target_weights"] = [float(n + 1) for n in range(trees)]
+    check("TreeEnsembleRegressor", attributes, samples())
+    asking = {
+        "nodes_modes": ["BRANCH_LEQ", "LEAF", "LEAF"],
+        "nodes_values": [-2.0, 0.0, 0.0],
+        "nodes_nodeids": [0, 1, 2],
+    }
+    asking |= {"nodes_featureids": [4, 0, 0], "nodes_truenodeids": [1, 0, 0], "nodes_falsenodeids": [2, 0, 0]}
+    asking |= {"nodes_treeids": [trees] * 3, "target_treeids": [trees] * 2, "target_nodeids": [1, 2]}
+    asking |= {"target_ids": [0, 0], "target_weights": [0.5, 0.25]}
+    both = {name: value + asking[name] if name in asking else value for name, value in attributes.items()}
+    for missing in (0, 1):
+        tracked = {"nodes_missing_value_tracks_true": [0] * trees + [missing, 0, 0]}
+        check("TreeEnsembleRegressor", both | tracked, samples())
+
+
 def test_no_rows() -> None:
     check("TreeEnsembleRegressor", older(2, "target", (0,)) | {"n_targets": 1}, samples(rows=0))
 
 
-TABLES = [
-    np.array([6], np.int32), np.array([0.5], np.float32), np.array([-1, -2], np.int32), np.array([0], np.int32),
-    np.array([1.0, 2.0], np.float32),
-]  # fmt: skip
+FEATURES_READ, NEGATED, NODES = node_table(*(np.array(part) for part in ([0], [3], [0.5], [-1], [-2], [False])))
+TABLES = [FEATURES_READ.astype(np.int32), NODES, np.array([1.0, 2.0], np.float32)]
 
 
 def test_rows_that_lack_a_feature_are_reported() -> None:
     specs = [Tensor.of(t.dtype, *t.shape) for t in TABLES[:-1]]
     operands = [Tensor.of(np.float32, "d0", "d1"), *specs, None, None, Tensor.of(np.float32, 2)]
-    attributes = {"targets": 1, "aggregate": "SUM", "greatest_feature": 3}
+    attributes = {"trees": 1, "negated": NEGATED, "targets": 1, "aggregate": "SUM", "greatest_feature": 3}
     kernel = build("Trees", attributes, operands, [Tensor.of(np.float32, "d0", 1)], 2)
     y = np.zeros((2, 1), np.float32)
     kernel.run([2, 4], np.array([[9, 9, 9, 0], [0, 0, 0, 9]], np.float32), *TABLES, y)
