@@ -506,7 +506,9 @@ class FunctionBuilder:
         then_args: Sequence[SSAValue],
         otherwise: Block,
         otherwise_args: Sequence[SSAValue],
+        weights: tuple[int, int] | None = None,
     ) -> None:
+        """`weights` says how often it goes one way for how often it goes the other."""
         segments = _lane_list((1, len(then_args), len(otherwise_args)))
         self.do(
             llvm.CondBrOp,
@@ -514,6 +516,9 @@ class FunctionBuilder:
             {"operandSegmentSizes": segments},
             (then, otherwise),
         )
+        last = self.block.last_op
+        if weights is not None and last is not None:
+            last.attributes = {**last.attributes, llvmx.WEIGHTS: _lane_list(weights)}
 
     def ret(self, value: SSAValue | None = None) -> None:
         self.do(llvm.ReturnOp, () if value is None else (value,))

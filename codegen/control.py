@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from xdsl.dialects import llvm, scf
-from xdsl.dialects.builtin import IntegerAttr
+from xdsl.dialects.builtin import IntegerAttr, VectorType
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 
 from .scope import Scope, Translation, translate_block
+
+SUM_TURNS = 1000
 
 
 def _bind(scope: Scope, sources: Sequence[SSAValue], values: Sequence[SSAValue]) -> None:
@@ -24,6 +26,15 @@ def _constant(value: SSAValue) -> int | None:
     if isinstance(owner, llvm.ConstantOp) and isinstance(owner.value, IntegerAttr):
         return owner.value.value.data
     return None
+
+
+def _turns(carried: Sequence[SSAValue]) -> tuple[int, int] | None:
+    """How often a loop is gone through again for each time that it ends: a sum in a register has many terms.
+
+    Else all loops would seem to turn alike to LLVM, so that the constants of an epilogue in three loops would take the
+    registers of the sums in two.
+    """
+    return (SUM_TURNS, 1) if any(isinstance(value.type, VectorType) for value in carried) else None
 
 
 def _for(scope: Scope, op: Operation) -> None:
@@ -44,7 +55,7 @@ def _for(scope: Scope, op: Operation) -> None:
     _bind(scope, source.args, (counter, *carried))
     yielded = translate_block(scope, source)
     following = f.add(counter, step, nsw=True)
-    f.cond_br(f.icmp("slt", following, upper), body, (following, *yielded), after, yielded)
+    f.cond_br(f.icmp("slt", following, upper), body, (following, *yielded), after, yielded, _turns(carried))
     _bind(scope, op.results, f.at(after))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from xdsl.dialects import llvm
-from xdsl.dialects.builtin import IntegerAttr, IntegerType, VectorType
+from xdsl.dialects.builtin import DenseArrayBase, IntegerAttr, IntegerType, VectorType
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 
 from ..dialects import llvmx
@@ -42,7 +42,7 @@ class ModuleText:
     def __init__(self) -> None:
         self.lines: list[str] = []
         self.declarations: dict[str, str] = {}
-        self.uses_nontemporal = False
+        self.metadata: dict[str, str] = {}
 
     def declare(self, name: str, result: str, args: Sequence[str]) -> None:
         """Notes an intrinsic that is called."""
@@ -50,10 +50,13 @@ class ModuleText:
         if self.declarations.setdefault(name, text) != text:
             raise EmitError(f"{name} is used with two types")
 
+    def node(self, content: str) -> str:
+        """The name of a metadata node."""
+        return self.metadata.setdefault(content, f"!{len(self.metadata)}")
+
     def nontemporal(self) -> str:
         """The metadata node that marks a store."""
-        self.uses_nontemporal = True
-        return "!0"
+        return self.node("!{i32 1}")
 
 
 class FunctionText:
@@ -262,13 +265,19 @@ def _cond_br(f: FunctionText, op: Operation) -> None:
     first, second = op.then_block, op.else_block
     condition = f.names[op.cond]
     then_label, else_label = f.labels[first], f.labels[second]
+    weights = op.attributes.get(llvmx.WEIGHTS)
+    hint = ""
+    if isinstance(weights, DenseArrayBase):
+        taken, other = weights.get_values()
+        content = f'!{{!"branch_weights", i32 {taken}, i32 {other}}}'
+        hint = f", !prof {f.module.node(content)}"
     if first is second and first.args and op.parent is not None:
         split = f.split_label(f.labels[op.parent], 1)
-        f.lines.append(f"  br i1 {condition}, label %{then_label}, label %{split}")
+        f.lines.append(f"  br i1 {condition}, label %{then_label}, label %{split}{hint}")
         f.lines.append(f"{split}:")
         f.lines.append(f"  br label %{else_label}")
     else:
-        f.lines.append(f"  br i1 {condition}, label %{then_label}, label %{else_label}")
+        f.lines.append(f"  br i1 {condition}, label %{then_label}, label %{else_label}{hint}")
 
 
 def _switch(f: FunctionText, op: Operation) -> None:

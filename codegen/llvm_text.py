@@ -25,7 +25,7 @@ from ..dialects.target import Target, TargetAttr
 from .instructions import INSTRUCTIONS, FunctionText, ModuleText, alignment_text
 from .literals import EmitError, constant_text, symbol_text, type_text
 
-IGNORED_ATTRIBUTES = frozenset({"origin", "llvmx.attrs"})
+IGNORED_ATTRIBUTES = frozenset({"origin", "llvmx.attrs", llvmx.WEIGHTS})
 """Discardable attributes that say nothing to LLVM, or that are printed elsewhere."""
 
 ARGUMENT_FLAGS = {
@@ -72,8 +72,7 @@ class _Module:
                 raise EmitError(f"{op.name} in a module")
         self.lines.extend(self.content.declarations.values())
         self.lines.extend(f"attributes #{number} = {{ {text} }}" for text, number in self.groups.items())
-        if self.content.uses_nontemporal:
-            self.lines.append("!0 = !{i32 1}")
+        self.lines.extend(f"{name} = {content}" for content, name in self.content.metadata.items())
         self.lines.append("")
         return "\n".join(self.lines)
 

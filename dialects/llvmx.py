@@ -5,6 +5,7 @@ ordering, any intrinsic by its mangled name, indirect calls and switches.  `code
 
 Functions carry what xDSL's `llvm.func` cannot print and parse back as the discardable attribute `llvmx.attrs`, an
 array of LLVM's function attributes as text (`["nounwind", "noinline"]`), checked against `FUNCTION_ATTRIBUTES`.
+A conditional branch that mostly goes one way has `llvmx.weights`, how often it is taken for how often it is not.
 """
 
 from __future__ import annotations
@@ -47,6 +48,9 @@ FUNCTION_ATTRIBUTES = frozenset(
     {"nounwind", "noinline", "alwaysinline", "cold", "minsize", "mustprogress", "willreturn"}
 )
 """What `llvmx.attrs` of a function may hold."""
+
+WEIGHTS = "llvmx.weights"
+"""Of a conditional branch: two numbers."""
 
 FCMP_PREDICATES = ("oeq", "ogt", "oge", "olt", "ole", "one", "ord", "ueq", "ugt", "uge", "ult", "ule", "une", "uno")
 

@@ -107,6 +107,23 @@ def test_double_edges_get_a_block_of_their_own() -> None:
     assert keep
 
 
+def test_how_often_a_branch_is_taken() -> None:
+    """Weights print, parse back, and reach LLVM."""
+    f = FunctionBuilder("count", [I64], I64, linkage="external")
+    body, after = f.new_block(I64), f.new_block()
+    f.br(body, (f.const(0, I64),))
+    (i,) = f.at(body)
+    following = f.add(i, f.const(1, I64))
+    f.cond_br(f.icmp("slt", following, f.args[0]), body, (following,), after, (), (1000, 1))
+    f.at(after)
+    f.ret(following)
+    module = module_of([f.func], AVX2)
+    assert parse(str(module)).is_structurally_equivalent(module)
+    text = emit(module)
+    llvm.parse_assembly(text).verify()
+    assert "!prof !0" in text and '!0 = !{!"branch_weights", i32 1000, i32 1}' in text
+
+
 def test_blocks_may_be_in_any_order() -> None:
     """Values are named before the block that defines them is printed, and unreachable blocks are left out."""
     f = FunctionBuilder("late", [I64], I64, linkage="external")
