@@ -26,7 +26,7 @@ from . import policy
 from .body_rules import RULES, elementwise, select
 from .loop_builder import INDEX, OVERFLOW, LoopBuilder, Scalar, vector_of
 from .places import Buffer, Lanes, Splat, Storage, Value, is_flag, row_major
-from .shuffles import join, pick, split
+from .shuffles import join, pick, shuffle, split
 
 MOST_STRIDE = 4
 """Up to this stride, contiguous vectors and shuffles are faster than a gather."""
@@ -156,21 +156,22 @@ class BodyEmitter:
         return builder.loaded(vector.MaskedLoadOp, (place.base, index, self.mask, zero), result, place.depth)
 
     def _shuffles_well(self, place: Buffer, stride: Scalar) -> bool:
-        """Whether the lanes that are there are the first ones, few vectors have them, and can be shuffled."""
-        if self.mask is not None and (self.count is None or not isinstance(stride, int) or stride < 1):
-            return False
-        return place.element != i1 and isinstance(stride, int) and -1 <= stride <= MOST_STRIDE
+        """Whether few vectors have the elements, and can be shuffled."""
+        return place.element != i1 and isinstance(stride, int) and stride != 0 and -1 <= stride <= MOST_STRIDE
 
     def _strided(self, place: Buffer, offset: Lanes) -> SSAValue:
         """Every second, third ... element, or a contiguous vector backwards: by shuffles of contiguous vectors."""
         builder, lanes, stride = self.builder, self.lanes, offset.stride
         assert isinstance(stride, int)
         if stride < 0:
-            vector_ = self._contiguous(place, builder.sub(offset.base, lanes - 1))
-            return pick(builder, [vector_], list(range(lanes))[::-1])
+            backwards = list(range(lanes))[::-1]
+            emitter = self if self.mask is None else self._masked_by(pick(builder, [self.mask], backwards))
+            return pick(builder, [emitter._contiguous(place, builder.sub(offset.base, lanes - 1))], backwards)
         wanted = [lane * stride for lane in range(lanes)]
-        if self.mask is not None:
+        if self.count is not None:
             return pick(builder, self._first_vectors(place, offset.base, stride), wanted)
+        if self.mask is not None:
+            return pick(builder, self._spread_vectors(place, offset.base, stride, self.mask), wanted)
         # The last vector ends with the last element that is read: what is behind it need not be memory.
         last = (stride - 1) * lanes
         starts = [*range(0, last, lanes), last - (stride - 1)]
@@ -191,6 +192,20 @@ class BodyEmitter:
             part = replace(self, mask=None if whole else builder.mask(left, lanes))
             vectors.append(part._contiguous(place, builder.add(base, start)))
         return vectors + [vectors[-1]] * (stride - len(vectors))
+
+    def _spread_vectors(self, place: Buffer, base: Scalar, stride: int, mask: SSAValue) -> list[SSAValue]:
+        """What the lanes of a mask are picked of: only their elements are read."""
+        builder, lanes = self.builder, self.lanes
+        none = builder.broadcast(builder.constant(0, i1), lanes)
+        vectors: list[SSAValue] = []
+        for start in range(0, stride * lanes, lanes):
+            spread = [lanes if at % stride else at // stride for at in range(start, start + lanes)]
+            emitter = self._masked_by(shuffle(builder, mask, none, spread))
+            vectors.append(emitter._contiguous(place, builder.add(base, start)))
+        return vectors
+
+    def _masked_by(self, mask: SSAValue) -> BodyEmitter:
+        return replace(self, mask=mask, count=None)
 
     def store(self, value: Value, place: Buffer, indices: Sequence[Value]) -> None:
         """Stores one element a lane (or a single one, where the indices are the same in all lanes)."""
