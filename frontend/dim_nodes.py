@@ -7,6 +7,7 @@ are there already, here or around a body, serve again.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from xdsl.dialects.builtin import TensorType
@@ -26,8 +27,21 @@ Constant = Callable[[np.ndarray[tuple[int, ...], np.dtype[np.int64]]], str]
 SHAPE_HAS_ENDS = 15
 """The opset from which on Shape gives a part of a shape."""
 
+INT64 = 7
+"""TensorProto's number of the element type of sizes."""
+
 EXTREMES_OF_INTEGERS = 12
 """The opset from which on Min and Max take integers."""
+
+
+@dataclass(frozen=True)
+class Bound:
+    """An integer tensor whose elements are values of symbols: its name, its sizes, its element type's number."""
+
+    name: str
+    shape: tuple[int, ...]
+    code: int
+    symbols: tuple[str, ...]
 
 
 class Symbols:
@@ -40,7 +54,7 @@ class Symbols:
         self._outer = outer
         self._reuse = reuse
         self._sizes: dict[Dim, tuple[str, int]] = {}
-        self._elements: dict[str, tuple[str, int]] = {}
+        self._elements: dict[str, tuple[Bound, int]] = {}
         self._shapes: dict[tuple[Dim, ...], str] = {}
         self._known: dict[object, str] = {}
 
@@ -53,18 +67,20 @@ class Symbols:
                 if not dim.is_const:
                     self._sizes.setdefault(dim, (name, axis))
 
-    def bind_elements(self, name: str, symbols: Sequence[str]) -> None:
-        """Notes that the value of that name holds the symbols' values."""
+    def bind_elements(self, name: str, type_: Attribute, symbols: Sequence[str]) -> None:
+        """Notes that the value of that name and type holds the symbols' values."""
+        assert isinstance(type_, TensorType)
+        bound = Bound(name, tuple(type_.get_shape()), ELEMENT_CODES[type_.element_type], tuple(symbols))
         for index, symbol in enumerate(symbols):
-            self._elements.setdefault(symbol, (name, index))
+            self._elements.setdefault(symbol, (bound, index))
 
     def size(self, dim: Dim) -> tuple[str, int] | None:
         """The name of a value that has this size, and the axis."""
         found = self._sizes.get(dim)
         return found if found is not None or self._outer is None else self._outer.size(dim)
 
-    def element(self, symbol: str) -> tuple[str, int] | None:
-        """The name of an integer tensor that has the symbol's value, and the index."""
+    def element(self, symbol: str) -> tuple[Bound, int] | None:
+        """The integer tensor that has the symbol's value, and the index."""
         found = self._elements.get(symbol)
         return found if found is not None or self._outer is None else self._outer.element(symbol)
 
@@ -102,6 +118,9 @@ class DimWriter:
         return self._symbols.known((tuple(exprs), shape, code), lambda: self._tensor(exprs, shape, code))
 
     def _tensor(self, exprs: Sequence[Dim], shape: tuple[int, ...], code: int) -> str:
+        bound = self._whole(exprs, shape)
+        if bound is not None:
+            return bound.name if bound.code == code else self._write("Cast", [bound.name], {"to": int_attr(code)})
         size = self._symbols.size(exprs[0]) if not shape else None
         if size is not None:  # one number, which no Reshape need make of a vector
             whole = self._write("Gather", [self._shape(size[0]), self._index(size[1])], {"axis": int_attr(0)})
@@ -110,12 +129,43 @@ class DimWriter:
             whole = parts[0] if len(parts) == 1 else self._write("Concat", parts, {"axis": int_attr(0)})
             if len(shape) != 1:
                 whole = self._write("Reshape", [whole, self._constant(np.array(shape, np.int64))], {})
-        return whole if code == 7 else self._write("Cast", [whole], {"to": int_attr(code)})
+        return whole if code == INT64 else self._write("Cast", [whole], {"to": int_attr(code)})
+
+    def _element(self, dim: Dim) -> tuple[Bound, int] | None:
+        """The element of a tensor that an expression is; None for other expressions, and for the size of a value."""
+        atom = dim.atom
+        if atom is None or isinstance(atom, Call) or self._symbols.size(dim) is not None:
+            return None
+        return self._symbols.element(atom.name)
+
+    def _run(self, exprs: Sequence[Dim], at: int) -> tuple[Bound, int, int] | None:
+        """The elements that follow one another in some tensor from `at` on: that tensor, the first, how many."""
+        found = self._element(exprs[at])
+        if found is None:
+            return None
+        bound, first = found
+        length = 1
+        while at + length < len(exprs) and self._element(exprs[at + length]) == (bound, first + length):
+            length += 1
+        return bound, first, length
+
+    def _whole(self, exprs: Sequence[Dim], shape: tuple[int, ...]) -> Bound | None:
+        """The tensor of that shape that has these elements and no others."""
+        run = self._run(exprs, 0) if exprs else None
+        if run is None:
+            return None
+        bound, first, length = run
+        return bound if bound.shape == shape and (first, length) == (0, len(exprs)) == (0, len(bound.symbols)) else None
 
     def _parts(self, exprs: Sequence[Dim]) -> Iterator[str]:
         """Vectors that are the expressions, one after another: as long stretches of shapes as there are."""
         at = 0
         while at < len(exprs):
+            run = self._run(exprs, at)
+            if run is not None:
+                yield self._elements(*run)
+                at += run[2]
+                continue
             end = at + 1
             if exprs[at].is_const:
                 while end < len(exprs) and exprs[end].is_const and self._stretch(exprs, end) is None:
@@ -219,11 +269,24 @@ class DimWriter:
         found = self._symbols.element(atom.name)
         if found is None:
             raise UnsupportedError(f"the size {atom.name} is in a shape, and no value here has it")
-        name, index = found
-        flat = self._symbols.known(("flat", name), lambda: self._write("Reshape", [name, self._number(-1)], {}))
+        return self._elements(*found, 1)
+
+    def _elements(self, bound: Bound, first: int, length: int) -> str:
+        """A vector of elements of a tensor that follow one another."""
+        flat = bound.name
+        if len(bound.shape) != 1:
+            flat = self._symbols.known(
+                ("flat", flat), lambda: self._write("Reshape", [bound.name, self._number(-1)], {})
+            )
+        if bound.code != INT64:
+            narrow, to = flat, {"to": int_attr(INT64)}
+            flat = self._symbols.known(("wide", bound.name), lambda: self._write("Cast", [narrow], to))
+        if length == len(bound.symbols):
+            return flat
+        picked = np.arange(first, first + length, dtype=np.int64)
         return self._symbols.known(
-            ("element", name, index),
-            lambda: self._write("Gather", [flat, self._number(index)], {"axis": int_attr(0)}),
+            ("elements", bound.name, first, length),
+            lambda: self._write("Gather", [flat, self._constant(picked)], {"axis": int_attr(0)}),
         )
 
     def _require(self, op_type: str, opset: int) -> None:

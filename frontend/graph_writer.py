@@ -38,7 +38,6 @@ from .inspection import (
     node_id,
     onnx_node,
     reads,
-    wanted_name,
 )
 from .order import names_read
 from .output import Output
@@ -197,7 +196,7 @@ class GraphWriter:
             case dims.TensorOp():
                 self._write_dims(op)
             case dims.BindOp():
-                self.symbols.bind_elements(self.name(op.source), [s.data for s in op.symbols])
+                self.symbols.bind_elements(self.name(op.source), op.source.type, [s.data for s in op.symbols])
             case dims.AssumeOp():
                 pass
             case _:
@@ -296,6 +295,10 @@ class GraphWriter:
         assert source is not None
         before = cast("onnx.VersionedOp | onnx.CallOp", source.ops[group.node]).operand_at(index)
         assert before is not None
+        return self._now(before)
+
+    def _now(self, before: SSAValue) -> SSAValue | None:
+        """The value, here or around, that is what the file's value was; None where there is none."""
         writer: GraphWriter | None = self
         while writer is not None:
             found = writer.value_for(before)
@@ -496,7 +499,7 @@ class GraphWriter:
         if not isinstance(last, onnx.YieldOp):
             raise ModelError(f"a body of {describe(op)} does not end in onnx.Yield")
         listed = came[0].output if came is not None else ()
-        outputs = inner.body_outputs(list(last.operands), [info.name for info in listed])
+        outputs = inner.body_outputs(list(last.operands))
         inner.write(graph, list(zip(last.operands, outputs)))
         for at, argument in enumerate(block.args):
             source = came[0].input[at] if came is not None and at < len(came[0].input) else None
@@ -506,20 +509,24 @@ class GraphWriter:
             add_info(graph.output, name, value.type, listed[at] if at < len(listed) else None)
         inner.keep_declared(graph)
 
-    def body_outputs(self, values: Sequence[SSAValue], listed: Sequence[str]) -> list[str]:
+    def body_outputs(self, values: Sequence[SSAValue]) -> list[str]:
         """A name for each output that needs a copy, "" for the others, which go by their own.
 
         The standard wants an output to be made in the body, and each name once; what the file has is kept all the same.
         """
+        last = self.came[1].last_op if self.came is not None else None
+        given = list(last.operands) if last is not None else []
         outputs: list[str] = []
         seen: set[SSAValue] = set()
         for at, value in enumerate(values):
-            as_came = at < len(listed) and wanted_name(value) == listed[at]
+            as_came = at < len(given) and self._now(given[at]) is value
             made_here = isinstance(value, OpResult) and value.owner.parent is self.block
-            if as_came or (made_here and value not in seen and not isinstance(value.owner, dims.TensorOp)):
-                outputs.append("")
+            if value in seen:
+                stays = as_came and given[at] in given[:at]
             else:
-                outputs.append(self.fresh("output"))
+                stays = as_came or (made_here and not isinstance(value.owner, dims.TensorOp))
+            outputs.append("" if stays else self.fresh("output"))
+            if not stays:
                 self._copies.append((value, outputs[-1]))
             seen.add(value)
         return outputs

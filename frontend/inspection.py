@@ -12,7 +12,6 @@ from xdsl.ir import Attribute, Block, Operation, SSAValue
 from ..dialects import onnx
 from ..dialects.onnx import model as names
 from ..dialects.onnx.attributes import plain, text_of
-from ..dialects.onnx.base import value_name
 from ..dialects.onnx.groups import part_of
 
 
@@ -81,11 +80,6 @@ def body_inputs(op: Operation, index: int) -> list[str]:
         return []
     entry = found.data[index]
     return [text_of(name) for name in entry] if isinstance(entry, ArrayAttr) else []
-
-
-def wanted_name(value: SSAValue) -> str | None:
-    owner = value.owner
-    return text_of(owner.sym) if isinstance(owner, onnx.InitializerOp) else value_name(value)
 
 
 def block_of(value: SSAValue) -> Block | None:

@@ -22,9 +22,11 @@ from sardonyx.rewrites.upgrade import upgrade_opset
 from sardonyx.runtime.errors import UnsupportedError
 from sardonyx.semantics.interpreter import run_graph
 from sardonyx.semantics.weights import WeightStore
-from xdsl.dialects.builtin import ModuleOp, TensorType, f32, i64
+from xdsl.dialects.builtin import ModuleOp, TensorType, f32, i32, i64
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Block, Operation, Region
+
+from sardonyx.simplifier import simplify_model
 
 set_default_logger_severity(4)
 
@@ -267,6 +269,83 @@ def test_symbols_that_are_bound_to_values() -> None:
     module = ModuleOp([FuncOp("main", ([t], [t]), Region(block))], attributes={OPSETS: opsets_attr([("", 13)])})
     found = export_model(module, WeightStore())
     assert run(found, {found.graph.input[0].name: np.array([3, 5])})[0].tolist() == [15, 3]
+
+
+@pytest.mark.parametrize("element", ["i64", "i32"])
+@pytest.mark.parametrize(
+    ("shape", "exprs", "out", "nodes"),
+    [
+        ([], ["a"], [], []),
+        ([], ["a"], [1], ["Reshape"]),
+        ([1], ["a"], [1], []),
+        ([3], ["a", "b", "c"], [3], []),
+        ([3], ["b", "c"], [2], ["Gather"]),
+        ([2, 2], ["a", "b", "c", "d"], [4], ["Reshape"]),
+        ([2, 2], ["a", "b", "c", "d", "2"], [5], ["Reshape", "Concat"]),
+        ([3], ["a", "a", "b", "N"], [4], ["Gather", "Gather", "Shape", "Concat"]),
+    ],
+)
+def test_elements_are_taken_together(
+    element: str, shape: list[int], exprs: list[str], out: list[int], nodes: list[str]
+) -> None:
+    """Numbers that follow one another in a tensor are one node at most; the tensor itself is none."""
+    source = TensorType({"i64": i64, "i32": i32}[element], shape)
+    block = Block(arg_types=[source, tensor_type(f32, ["N"])])
+    tensor = dims.TensorOp(exprs, TensorType(i64, out))
+    symbols = [*"abcd"][: int(np.prod(shape))]
+    block.add_ops([dims.BindOp(block.args[0], symbols), tensor, ReturnOp(tensor.result)])
+    func = FuncOp("main", (list(block.arg_types), [tensor.result.type]), Region(block))
+    found = export_model(ModuleOp([func], attributes={OPSETS: opsets_attr([("", 15)])}), WeightStore())
+    onnx_package.checker.check_model(found, full_check=True)
+    made = [t for t in node_types(found) if t not in ("Constant", "Identity", "Cast")]
+    assert sorted(made) == sorted(nodes)
+    given = (np.arange(len(symbols)) + 3).reshape(shape).astype(np.int64 if element == "i64" else np.int32)
+    sizes = {**dict(zip(symbols, given.ravel().tolist())), "N": 9}
+    feeds = {i.name: v for i, v in zip(found.graph.input, (given, np.zeros(9, np.float32)))}
+    (result,) = run(found, feeds)
+    assert result.ravel().tolist() == [dims.parse_dim(e).evaluate(sizes) for e in exprs] and list(result.shape) == out
+
+
+RESULTS_FROM_OUTSIDE = {
+    "sizes of the inputs": """(float[N] x, float[M] y, bool c) => (int64 k) {
+        s = Size(x) t = Size(y)
+        k = If(c) <then_branch = a () => (int64 p) { p = Identity(s) },
+                   else_branch = b () => (int64 q) { q = Identity(t) }>
+    }""",
+    "inputs and constants": """(float[N] x, float[M] y, bool c) => (float[K] k) <float[2] w = {1, 2}> {
+        k = If(c) <then_branch = a () => (float[K] p) { p = Identity(x) },
+                   else_branch = b () => (float[K] q) { q = Identity(w) }>
+    }""",
+    "one value twice": """(float[N] x, float[M] y, bool c) => (float[N] k, float[N] l) {
+        r = Neg(x)
+        k, l = If(c) <then_branch = a () => (float[N] p, float[N] q) { p = Identity(r) q = Identity(r) },
+                      else_branch = b () => (float[N] t, float[N] u) { t = Neg(r) v = Neg(r) u = Identity(v) }>
+    }""",
+    "each turn": """(float[N] x, float[M] y, bool c) => (float[N] k, int64[T] l) <int64 n = {3}> {
+        s = Size(x)
+        k, l = Loop(n, c, x) <body = b (int64 i, bool g, float[N] v) => (bool h, float[N] o, int64 e)
+            { h = Identity(g) o = Identity(v) e = Identity(s) }>
+    }""",
+    "a branch in a branch": """(float[N] x, float[M] y, bool c) => (float[K] k) {
+        k = If(c) <then_branch = a () => (float[K] p) { p = Identity(x) },
+            else_branch = b () => (float[K] q) {
+                q = If(c) <then_branch = d () => (float[K] r) { r = Identity(y) },
+                           else_branch = e () => (float[K] t) { z = Neg(y) t = Identity(z) }> }>
+    }""",
+}
+
+
+@pytest.mark.parametrize("case", RESULTS_FROM_OUTSIDE)
+def test_results_of_bodies_are_made_in_them(case: str) -> None:
+    """Whatever rules drop: checker and onnxruntime refuse a body whose result is a value from around it."""
+    graph = onnx_package.parser.parse_graph("g " + RESULTS_FROM_OUTSIDE[case])
+    m = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
+    found = simplify_model(m).model
+    onnx_package.checker.check_model(found, full_check=True)
+    for cond in (True, False):
+        feeds = {"x": np.ones(2, np.float32), "y": np.ones(3, np.float32), "c": np.array(cond)}
+        for got, want in zip(run(found, feeds), run(m, feeds), strict=True):
+            assert np.array_equal(got, want)
 
 
 # Older opsets
