@@ -39,6 +39,7 @@ from ..dialects.onnx.schema import add_segments
 from ..dialects.onnx.types import UNKNOWN, RefAttr
 from ..runtime.errors import InputError, ModelError, UnsupportedError
 from ..semantics.weights import File, WeightStore, map_file
+from .bodies import check_bodies
 from .damage import parse, refuse_bad_text
 from .header import header_of
 from .operators import Resolved, between, check_operands, newest_versions, resolve, result_types, specs_of
@@ -269,6 +270,8 @@ class Reader:
                 op = self._call(proto, symbol, operands, scope, opsets)
             else:
                 resolved = resolve(domain, op_type, opsets.get(domain))
+                if resolved is not None:
+                    check_bodies(proto, domain, resolved.schema.since_version)
                 if resolved is None:
                     op = self._custom(proto, domain, operands, scope, opsets)
                 elif resolved.fits:

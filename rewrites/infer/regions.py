@@ -13,7 +13,7 @@ from ...dialects import dims, onnx
 from ...dialects.dims import Dim, as_dim, dims_of
 from ...dialects.dims.expression import ONE, DimError, parse_dim
 from ...dialects.onnx.declared import declared_types
-from ...dialects.onnx.types import ELEMENT_NAMES, ELEMENT_TYPES, OptionalType, SequenceType, UnknownType
+from ...dialects.onnx.types import ELEMENT_NAMES, ELEMENT_TYPES, OptionalType, SequenceType, UnknownType, type_string
 from ...semantics.facts import Contradiction, Facts, simplified
 from ...semantics.shapes import Context, Names, Scope, ShapeError, elements_of
 from ...semantics.shapes.containers import ANY, container_dims, merged
@@ -211,6 +211,7 @@ def loop(inference: Inference, c: Context) -> list[Attribute | None]:
     iteration = _count_iterations(block, c.scope)
     inner = _fixpoint(inference, c, _Carried(block, states, initial), iteration)
     given = list(yields(block))
+    _require_condition(inference, op, block, inner)
     trips = trip_count(c, block, given[0], inner, iteration, op.body)
     grown = [_grown(c, *state, trips, op.body, inner.facts) for state in zip(states, initial, given[1:])]
     types: list[Attribute | None] = [escaping(c, at, type_, [op.body]) for at, type_ in enumerate(grown)]
@@ -218,6 +219,22 @@ def loop(inference: Inference, c: Context) -> list[Attribute | None]:
         row = given[1 + at].type
         types.append(_stacked(c, at, row, trips, 0, op.body, inner.facts))
     return types
+
+
+def _require_condition(inference: Inference, op: Operation, block: Block, inner: Scope) -> None:
+    """States that what a body gives as its condition is one truth. Raises ModelError where it is of another type."""
+    end = block.last_op
+    assert isinstance(end, onnx.YieldOp)
+    type_ = end.operands[0].type
+    element = type_.element_type if isinstance(type_, TensorType | UnrankedTensorType) else type_
+    if element != BOOL and not isinstance(element, UnknownType):
+        kind = (type_string(type_) or str(type_)).removeprefix("tensor(").removesuffix(")")
+        inference.refuse(op, f"output 0 of its 'body', the condition, is {kind}, and must be bool")
+    if isinstance(type_, TensorType):
+        c = Context(end, inner)
+        for size in dims_of(type_):
+            c.equal(size, ONE, "output 0 of the body, the condition, is one truth")
+        inference.state(end, inner, c.guards)
 
 
 @dataclass(frozen=True)

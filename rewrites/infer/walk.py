@@ -201,7 +201,7 @@ class Inference:
                 pass
         c = Context(op, scope)
         if self.checks and isinstance(op, onnx.OnnxOp):
-            self._refuse(op, type_problem(op.SCHEMA, c.operands) or value_problem(op))
+            self.refuse(op, type_problem(op.SCHEMA, c.operands) or value_problem(op))
             if (problem := rank_problem(op, c.operands)) is not None:
                 return c, self._title(op, problem)
         handler = regions.HANDLERS.get(type(op))
@@ -215,7 +215,7 @@ class Inference:
             if handler is None:
                 set_values(c)
             if self.checks and isinstance(op, onnx.OnnxOp) and has_own_results(op.SCHEMA):
-                self._refuse(op, type_problem(op.SCHEMA, c.operands, c.results))
+                self.refuse(op, type_problem(op.SCHEMA, c.operands, c.results))
         except RankUnknown:  # of what a body takes apart
             self._unknown(c)
             return c, None
@@ -224,9 +224,9 @@ class Inference:
         self.demands[op] = Demands(shape_operands=c.shape_operands)
         return c, self.state(op, scope, c.guards)
 
-    def _refuse(self, op: onnx.OnnxOp, problem: str | None) -> None:
+    def refuse(self, op: Operation, problem: str | None) -> None:
         """Raises ModelError for what is wrong whatever sizes and branches are."""
-        if problem is not None and not _is_ours(op):
+        if problem is not None and not (isinstance(op, onnx.OnnxOp) and _is_ours(op)):
             raise ModelError(self._title(op, problem))
 
     def _title(self, op: Operation, problem: str) -> str:
