@@ -8,10 +8,11 @@ FOLDERS := codegen dialects frontend lowering rewrites runtime semantics tools
 .PHONY: help demo test test-fast test-all zoo check bench clean
 
 # One stamp for each set of extras, remade when pyproject.toml changes.  Byte code is made as pip does for a wheel, so
-# that the first run is as quick as later ones.
+# that the first run is as quick as later ones.  The install is a path, not a finder: a finder comes after all paths, so a
+# script beside a checkout would take the checkout's folder, which bears the package's name, for the package.
 define install
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[$(1)]'
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --config-settings editable_mode=compat --editable '.[$(1)]'
 	@$(BIN)/python -m compileall -q -j 0 sardonyx $(FOLDERS)
 	@touch $@
 endef

@@ -382,7 +382,8 @@ class Grouping:
             return self.judge_template_operand(p, c, producer, consumer)
         if p.anchor is not None:
             return self.judge_epilogue(p, c)
-        if isinstance(consumer, onnx.ConcatOp) and any(is_turned(op) and not self.moves_nothing(op) for op in p.ops):
+        turned = any(is_turned(op) and not self.moves_nothing(op) for op in p.ops)
+        if turned and isinstance(consumer, onnx.ConcatOp) and not joins_last_axis(consumer):
             return Reason.TURNED, None
         if p.rows is not None or c.rows is not None or p.closed or c.closed:
             return self.judge_rows(p, c, producer, consumer)
@@ -568,6 +569,13 @@ def is_turned(op: Operation) -> bool:
     A Concat of such parts would look for the part, and for the place in it, of each element alone.
     """
     return isinstance(op, onnx.TransposeOp) and not reads_rows(op)
+
+
+def joins_last_axis(op: onnx.ConcatOp) -> bool:
+    """Whether parts lie beside each other in each row: a row of a part is a loop of its own, whatever it reads."""
+    shape = dims_of(op.results[0])
+    axis: int = onnx.attr(op, "axis")
+    return all(d.is_const and d.value == 1 for d in shape[axis % len(shape) + 1 :])
 
 
 def is_widened_for_window(first: Operation) -> bool:

@@ -41,3 +41,12 @@ def test_products_use_relative_imports_only() -> None:
                 continue
             for number, line in enumerate(path.read_text().splitlines(), 1):
                 assert not line.strip().startswith(("from sardonyx", "import sardonyx")), f"{path}:{number}"
+
+
+def test_a_folder_of_the_same_name_is_not_the_package(tmp_path: Path) -> None:
+    """A script beside a checkout: the checkout's folder has the package's name, and no `__init__.py`."""
+    (tmp_path / "sardonyx" / "dialects").mkdir(parents=True)
+    script = tmp_path / "script.py"
+    script.write_text("import sardonyx.dialects.onnx\nprint(sardonyx.__version__)\n")
+    done = subprocess.run([sys.executable, str(script)], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == PROJECT["project"]["version"]

@@ -32,11 +32,12 @@ from .elements import (
     ratio_of_float,
     row_major,
 )
-from .limits import holds_limits, is_data
+from .limits import exact_below, holds_limits, is_data
 from .selection import chosen, indicator, truth_of
 from .value_rule import Known, numbers_of, result_element, result_shape, small_result, zero_of
 
-_MAX_NUMERATOR = 256  # factors above it leave too few sizes exact to be worth a guard
+_MAX_ODD = 256  # odd parts of factors above it leave too few sizes exact to be worth a guard
+_MAX_FACTOR = 2**32  # with factors above it sizes leave the range of floats sooner or later
 
 
 Binary: TypeAlias = "Callable[[Context, Any, Any], Element]"
@@ -94,8 +95,8 @@ def ratio(c: Context, numerator: Dim, denominator: int, *sources: Ratio, exact: 
     if numerator.is_const:
         if abs(numerator.value) > most:
             return None
-    elif (numerator, most) not in limits:
-        limits = (*limits, (numerator, most))
+    elif (limit := exact_below(numerator, most)) not in limits:
+        limits = (*limits, limit)
     if exact and denominator & (denominator - 1):
         return None
     return Ratio(numerator, denominator, exact, limits)
@@ -126,7 +127,10 @@ def multiply(c: Context, a: Any, b: Any) -> Element:
 
 def _large(x: Ratio) -> bool:
     """A number whose product with a size is exact for few sizes only."""
-    return x.numerator.is_const and abs(x.numerator.value) > _MAX_NUMERATOR
+    if not x.numerator.is_const:
+        return False
+    value = abs(x.numerator.value)
+    return max(value, x.denominator) > _MAX_FACTOR or value // (value & -value or 1) > _MAX_ODD
 
 
 def divide(c: Context, a: Any, b: Any) -> Element:
@@ -135,7 +139,7 @@ def divide(c: Context, a: Any, b: Any) -> Element:
     by = b.constant
     if by is None and (quotient := _same_sizes(c, a, b)) is not None:
         return quotient
-    if not (a.exact and b.exact) or not by or _large(b) or b.denominator > _MAX_NUMERATOR:
+    if not (a.exact and b.exact) or not by or _large(b):
         return None
     denominator = a.denominator * by.numerator
     exact = not (abs(denominator) & (abs(denominator) - 1))
@@ -496,13 +500,13 @@ def _cast_one(c: Context, e: Dim | Ratio | Truth, to: Attribute) -> Element:
         most = 2 ** MANTISSA.get(type(to), 0)
         if e.is_const:
             return Ratio(e) if abs(e.value) <= most else None
-        return Ratio(e, 1, True, ((e, most),))
+        return Ratio(e, 1, True, (exact_below(e, most),))
     if is_integer(to):
         return _truncated(c, e, to)
     most = 2 ** MANTISSA.get(type(to), 0)
     if e.numerator.is_const and to == ELEMENT_TYPES[1] and e.constant is not None:
         return ratio_of_float(float(np.float32(float(e.constant))))
-    return Ratio(e.numerator, e.denominator, True, (*e.limits, (e.numerator, most))) if e.exact else None
+    return Ratio(e.numerator, e.denominator, True, (*e.limits, exact_below(e.numerator, most))) if e.exact else None
 
 
 def _to_bool(c: Context, e: Dim) -> Element:

@@ -264,3 +264,17 @@ func.func @main(%a: {part}, %b: {part}) -> {whole} {{
     reasons = [Reason[r["reason"].upper()] for r in explain(module)["refused"]]
     assert reasons == ([] if joined else [Reason.TURNED] * 2)
     assert len(calls(module)) == (1 if joined else 3)
+
+
+def test_transposed_parts_of_rows_are_joined_where_they_are_read() -> None:
+    """A cache and what is behind it, joined along time: two loops for a row."""
+    module = outlined("""
+func.func @main(%cache: tensor<1x8x5x1xf32>, %x: tensor<1x7x8xf32>) -> tensor<1x8x12x1xf32> {
+  %t = onnx.Transpose(%x) {perm = array<i64: 0, 2, 1>} : (tensor<1x7x8xf32>) -> tensor<1x8x7xf32>
+  %axes = onnx.Constant() {value = dense<[3]> : tensor<1xi64>} : () -> tensor<1xi64>
+  %u = onnx.Unsqueeze(%t, %axes) : (tensor<1x8x7xf32>, tensor<1xi64>) -> tensor<1x8x7x1xf32>
+  %y = onnx.Concat(%cache, %u) {axis = 2 : si64} : (tensor<1x8x5x1xf32>, tensor<1x8x7x1xf32>) -> tensor<1x8x12x1xf32>
+  func.return %y : tensor<1x8x12x1xf32>
+}
+""")
+    assert len(calls(module)) == 1

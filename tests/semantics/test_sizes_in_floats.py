@@ -1,0 +1,76 @@
+"""Sizes in floating point: what arithmetic keeps exact is an expression, all else a size of its own, and nothing of it
+restricts the sizes that a call may have."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import onnx
+import onnx.parser
+import onnx.reference
+import pytest
+
+import sardonyx as sx
+
+STEPS = {
+    "c + 0.1": "f = Add (n, c)",
+    "c - 0.1": "f = Sub (n, c)",
+    "c * 0.1": "f = Mul (n, c)",
+    "c / 0.1": "f = Div (n, c)",
+    "half of c + 0.1": "h = Mul (n, half) f = Add (h, c)",
+    "product with itself": "h = Mul (n, n) f = Add (h, c)",
+}
+ROUNDINGS = ("Floor", "Ceil", "Round", "Identity")
+CONSTANTS = (0.1, 1e-6, 1 / 3, 0.7, 320.0, 0.375)
+
+
+def model(step: str, rounding: str, constant: float, element: str) -> onnx.ModelProto:
+    """`o` has the size that floats give; `w` is 7 elements where N is above 5, else 3."""
+    code = {"float": 1, "double": 11}[element]
+    text = f"""<ir_version: 9, opset_import: ["" : 20]> g (int8[N] x) => (float[k] o, float[m] w)
+      <{element} c = {{{constant!r}}}, {element} half = {{0.5}}, int64[1] five = {{5}}, int64[1] seven = {{7}},
+       int64[1] three = {{3}}, int64[1] zero = {{0}}, int64[1] most = {{50000}}> {{
+        s = Shape (x)  n = Cast <to = {code}> (s)  {STEPS[step]}  r = {rounding} (f)  i = Cast <to = 7> (r)
+        i0 = Max (i, zero)  i1 = Min (i0, most)  o = ConstantOfShape (i1)
+        above = Greater (s, five)  j = Where (above, seven, three)  w = ConstantOfShape (j) }}"""
+    made = onnx.parser.parse_model(text)
+    for output in made.graph.output:
+        output.ClearField("type")
+    return made
+
+
+CASES = [
+    pytest.param(*case, id=" ".join(map(str, case)))
+    for case in itertools.product(STEPS, ROUNDINGS, CONSTANTS, ("float", "double"))
+]
+
+
+@pytest.mark.parametrize(("step", "rounding", "constant", "element"), CASES[::5])
+def test_every_size_is_taken(step: str, rounding: str, constant: float, element: str) -> None:
+    made = model(step, rounding, constant, element)
+    inferred = sx.infer_shapes(made)
+    [told] = [o.type.tensor_type.shape.dim[0] for o in inferred.graph.output if o.name == "w"]
+    assert not told.HasField("dim_value"), "what N is decides it"
+    reference = onnx.reference.ReferenceEvaluator(made)
+    program = sx.compile(made)
+    for size in (0, 1, 5, 6, 9, 100, 1001, 40_000):
+        x = np.zeros(size, np.int8)
+        wanted = [value.shape for value in reference.run(None, {"x": x})]
+        assert [np.asarray(value).shape for value in program(x=x).values()] == wanted
+
+
+@pytest.mark.parametrize(
+    ("step", "rounding", "constant", "expected"),
+    [
+        ("c * 0.1", "Floor", 0.375, "min((3*N)//8, 50000)"),
+        ("c / 0.1", "Floor", 1024.0, "min(N//1024, 50000)"),
+        ("c / 0.1", "Floor", 320.0, "min(N//320, 50000)"),
+        ("c * 0.1", "Identity", 320.0, "80*min(4*N, 625)"),
+        ("half of c + 0.1", "Floor", 0.5, "min((N + 1)//2, 50000)"),
+    ],
+)
+def test_what_floats_hold_exactly_is_an_expression(step: str, rounding: str, constant: float, expected: str) -> None:
+    inferred = sx.infer_shapes(model(step, rounding, constant, "float"))
+    [told] = [o.type.tensor_type.shape.dim[0] for o in inferred.graph.output if o.name == "o"]
+    assert told.dim_param == expected
