@@ -318,7 +318,11 @@ class EntryBuilder:
         text, values = str(condition), [left, right]
         if len(text) <= MAX_CONDITION:
             where = f" ({self.where(condition)})" if self.where(condition) else ""
-            said = f"{text} does not hold: {{0}} and {{1}}{escaped(where)}"
+            said = f"{text} does not hold: {{0}} and {{1}}"
+            if (multiple := condition.multiple) is not None:
+                values = [self.size(d) for d in multiple]
+                said = f"{multiple[0]} is no multiple of {multiple[1]}: {{0}} and {{1}}"
+            said += escaped(where)
         else:
             if condition.right.is_const:  # a form made to be compared with it, which means nothing to people
                 values = []

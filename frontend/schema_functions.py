@@ -10,7 +10,7 @@ from collections.abc import Collection
 from pathlib import Path
 
 import onnx
-from onnx import ModelProto, helper
+from onnx import GraphProto, ModelProto, helper
 from onnx.inliner import inline_selected_functions
 from xdsl.dialects.builtin import ModuleOp
 
@@ -55,4 +55,21 @@ def replaced(model: ModelProto) -> ModelProto:
     done = inline_selected_functions(copy, list(COMPOSED), inline_schema_functions=True)
     for info in [i for i in done.graph.value_info if not i.name]:
         done.graph.value_info.remove(info)
+    name_parts(model.graph, done.graph)
     return done
+
+
+def name_parts(graph: GraphProto, done: GraphProto) -> None:
+    """Gives the nodes that a node was replaced by its name; the last of them makes its output."""
+    nodes = iter(done.node)
+    for node in graph.node:
+        part = next(nodes)
+        if (node.domain, node.op_type) in COMPOSED:
+            part.name = node.name
+            while node.output[0] not in part.output:
+                part = next(nodes)
+                part.name = node.name
+            continue
+        for attribute, after in zip(node.attribute, part.attribute):
+            if attribute.HasField("g"):
+                name_parts(attribute.g, after.g)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from math import gcd
 from typing import Literal, TypeAlias
 
-from ..dialects.dims.expression import Dim, DimError, as_dim
+from ..dialects.dims.expression import ZERO, Dim, DimError, as_dim
 from ..dialects.dims.text import brief
 
 Relation: TypeAlias = Literal["==", "<="]
@@ -47,6 +47,15 @@ class Condition:
         """Whether it holds for these values.  Raises as `Dim.evaluate` does."""
         left, right = self.left.evaluate(binding), self.right.evaluate(binding)
         return left == right if self.op == "==" else left <= right
+
+    @property
+    def multiple(self) -> tuple[Dim, Dim] | None:
+        """Where it says no more than that the one is a multiple of the other: these two."""
+        atom = self.left.atom
+        if self.op != "==" or self.right is not ZERO or atom is None or atom.args is None or atom.kind != "mod":
+            return None
+        a, b = atom.args
+        return a, b
 
     def __str__(self) -> str:
         return f"{self.left} {self.op} {self.right}"

@@ -465,6 +465,7 @@ def _element_in_body(arg: SSAValue, element: Attribute, names: Names) -> Attribu
 def flex_attention(inference: Inference, c: Context) -> list[Attribute | None]:
     """The two bodies change scores and probabilities, [batch, heads, queries, keys], and keep their type."""
     q, k, v = (c.dims_of_rank(i, 4) for i in range(3))
+    c.divides(k[1], q[1], "the heads of key and value divide those of the query")
     code = c.attr("softmax_precision")
     double = isinstance(c.element(0), Float64Type)
     element = ELEMENT_TYPES[code] if code else ELEMENT_TYPES[11 if double else 1]

@@ -312,6 +312,8 @@ class Context:
             return
         if isinstance(k, Dim) and not k.is_const:
             self.at_most(1, k, why)
+        if rest.is_const:
+            raise ShapeError(f"{why}: {brief(d)} is no multiple of {k}")
         if len(rest.terms) == 1:  # a remainder times a number is 0 where the remainder is
             rest = Dim.of_terms([(1, rest.terms[0][1])])
         self.require(f"{rest} == 0", why)

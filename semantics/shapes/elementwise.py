@@ -161,6 +161,11 @@ def normalization(c: Context) -> Types:
     return [c.type_of(0), reduced, reduced]
 
 
+def group_normalization(c: Context) -> Types:
+    c.divides(c.attr("num_groups"), c.dims(0)[1], "num_groups divides the channels")
+    return [c.type_of(0)]
+
+
 def rms_normalization(c: Context) -> Types:
     one_way(c, c.dims(0), c.dims(1))
     return [c.tensor(c.element(1), c.dims(0))]
@@ -175,8 +180,8 @@ def equal_operands(c: Context) -> Types:
 _SAME = (
     onnx.AbsOp, onnx.AcosOp, onnx.AcoshOp, onnx.AsinOp, onnx.AsinhOp, onnx.AtanOp, onnx.AtanhOp, onnx.BitwiseNotOp,
     onnx.CeilOp, onnx.CeluOp, onnx.ClipOp, onnx.CosOp, onnx.CoshOp, onnx.CumSumOp, onnx.CumProdOp, onnx.EluOp,
-    onnx.ErfOp, onnx.ExpOp, onnx.FloorOp, onnx.GeluOp, onnx.GroupNormalizationOp, onnx.HardSigmoidOp,
-    onnx.HardSwishOp, onnx.HardmaxOp, onnx.IdentityOp, onnx.InstanceNormalizationOp, onnx.LRNOp, onnx.LeakyReluOp,
+    onnx.ErfOp, onnx.ExpOp, onnx.FloorOp, onnx.GeluOp, onnx.HardSigmoidOp, onnx.HardSwishOp,
+    onnx.HardmaxOp, onnx.IdentityOp, onnx.InstanceNormalizationOp, onnx.LRNOp, onnx.LeakyReluOp,
     onnx.LogOp, onnx.LogSoftmaxOp, onnx.LpNormalizationOp, onnx.MishOp, onnx.NegOp,
     onnx.NotOp, onnx.ReciprocalOp, onnx.ReluOp, onnx.RoundOp, onnx.SeluOp, onnx.ShrinkOp, onnx.SigmoidOp, onnx.SignOp,
     onnx.SinOp, onnx.SinhOp, onnx.SoftmaxOp, onnx.SoftplusOp, onnx.SoftsignOp, onnx.SqrtOp, onnx.SwishOp, onnx.TanOp,
@@ -209,6 +214,7 @@ RULES: Rules = {
     onnx.DequantizeLinearOp: dequantize_linear,
     onnx.DynamicQuantizeLinearOp: dynamic_quantize_linear,
     onnx.BatchNormalizationOp: batch_normalization,
+    onnx.GroupNormalizationOp: group_normalization,
     onnx.LayerNormalizationOp: normalization,
     onnx.RMSNormalizationOp: rms_normalization,
     onnx.SwiGLUOp: equal_operands,

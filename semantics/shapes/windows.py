@@ -132,6 +132,7 @@ def deform_conv(c: Context) -> Types:
     c.equal(offset[1], places * rank, "the channels of DeformConv's offsets")
     if c.has(4):
         c.equal(c.dims_of_rank(4, len(x))[1], places, "the channels of DeformConv's mask")
+    c.divides(c.attr("group"), w[0], "the groups divide the output channels")
     c.divides(c.attr("offset_group"), x[1], "the groups of offsets divide the channels")
     return [c.like(0, [x[0], w[0], *(c.equal(o, m, "the offsets of DeformConv") for o, m in zip(out, offset[2:]))])]
 
@@ -141,6 +142,7 @@ def conv_transpose(c: Context) -> Types:
     if len(x) < 2 or len(w) != len(x):
         raise ShapeError(f"a convolution of rank {len(x)} with a weight of rank {len(w)}")
     c.equal(x[1], w[0], "the channels of the input and of the weight")
+    c.divides(c.attr("group"), x[1], "the groups divide the input channels")
     if c.has(2):
         c.equal(c.dims_of_rank(2, 1)[0], w[1] * c.attr("group"), "the bias and the output channels")
     rank = len(x) - 2
