@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from math import prod
 
 from ...dialects.dims import Dim
 from ...dialects.target import Target
@@ -12,7 +13,9 @@ from .register_tile import Products, RegisterTile, largest_rows
 from .window import ONE, Convolution, Windows
 
 TYPICAL_POSITIONS = 784
-"""Output positions that a tile is chosen for where they are not known."""
+"""Output positions that are many, where they are not known."""
+POSITIONS_OF_IMAGES = (36, 400, 1600)
+"""Those of images that a tile is chosen for, likewise: one number alone may fit an odd tile by chance."""
 FEW_POSITIONS = 8
 """As many along one axis may as well be few: a stretch of sound comes in pieces."""
 TYPICAL_ROWS = 64
@@ -173,12 +176,12 @@ def _may_be_few(c: Convolution) -> bool:
 
 
 def _cycles(c: Convolution, products: Products, target: Target, tile: RegisterTile, pixels: bool) -> float:
-    """The estimated work; where positions may be few or many, the geometric mean of both, so that neither rules."""
-    many = _known(c.windows.positions, TYPICAL_POSITIONS)
-    if not _may_be_few(c):
-        return _cycles_for(c, many, products, target, tile, pixels)
-    few = _cycles_for(c, FEW_POSITIONS, products, target, tile, pixels)
-    return (few * _cycles_for(c, many, products, target, tile, pixels)) ** 0.5
+    """The estimated work; of positions that are not known, the geometric mean for several numbers of them."""
+    positions = c.windows.positions
+    if positions.is_const:
+        return _cycles_for(c, positions.value, products, target, tile, pixels)
+    typical = (FEW_POSITIONS, TYPICAL_POSITIONS) if _may_be_few(c) else POSITIONS_OF_IMAGES
+    return prod(_cycles_for(c, n, products, target, tile, pixels) for n in typical) ** (1 / len(typical))
 
 
 def _cycles_for(
@@ -191,6 +194,11 @@ def _cycles_for(
         width = c.windows.outputs.value
     outer, inner = (width, height) if pixels else (height, width)
     tiles = -(-outer // tile.rows) * -(-inner // tile.columns)
+    narrow = 0
+    if not pixels and not c.windows.positions.is_const and tile.vectors > 1 and 0 < inner % tile.columns <= tile.lanes:
+        # few positions take a tile of one vector
+        narrow = -(-outer // tile.rows)
+        tiles -= narrow
     # two sums a cycle, unless too few are in flight; two loads, and vectors across lines count twice
     sums = max(tile.rows * tile.vectors, products.in_flight) / 2
     loads = (tile.rows + tile.vectors * (1 if pixels or c.windows.taps == ONE else 2)) / 2
@@ -207,6 +215,9 @@ def _cycles_for(
     elif c.windows.is_flat and steps <= FEW_STEPS:
         at_once = stores_at_once(c, tile.rows)
         stores = tile.rows * tile.vectors // 2 + 10 if at_once else tile.rows * tile.vectors * WAY_CYCLES + 40
+    if narrow:
+        one = (max(tile.rows, products.in_flight, tile.rows + 2) / 2 + 0.3) * steps * SINGLE_SHARE
+        return tiles * (step * steps + stores) + narrow * (one + stores / tile.vectors)
     return tiles * (step * steps + stores)
 
 

@@ -26,8 +26,9 @@ from .winograd_forms import FORMS, Form
 LEAST_CHANNELS = 16
 TERM_CYCLES, SUM_CYCLES, RESULT_CYCLES = 1.75, 1.5, 4
 """Of the transforms, about: for a vector of each term; for one of each sum, and of each result with its store."""
-
-
+SHARE_OF_DIRECT, SHARE_OF_ANY_SIZE = 0.85, 0.95
+"""Of the direct form's estimated work, that the algorithm may take.  Where only a call tells the sizes, the direct form
+has more empty lanes than its estimate for each of them knows."""
 TYPICAL_SIZES = (6, 20, 40)
 """Output rows and columns that a convolution is planned for where they are not known."""
 
@@ -103,7 +104,8 @@ def choose(
     best = min(plans, key=lambda p: plans[p])
     if most is None:
         direct = choose_direct(c, products, target)
-        most = 0.85 * _mean(cycles_by(direct, like, products, target) for like in typical(c))
+        share = SHARE_OF_DIRECT if c.windows.positions.is_const else SHARE_OF_ANY_SIZE
+        most = share * _mean(cycles_by(direct, like, products, target) for like in typical(c))
     if plans[best] > most:
         return None
     names = ("rows", "vectors", "vectors_over")
