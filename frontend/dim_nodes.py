@@ -90,6 +90,15 @@ class Symbols:
         if self._outer is not None:
             yield from self._outer.shapes()
 
+    def is_known(self, key: object) -> bool:
+        """Whether the result of a node is there already."""
+        scope: Symbols | None = self
+        while scope is not None and self._reuse:
+            if key in scope._known:
+                return True
+            scope = scope._outer
+        return False
+
     def known(self, key: object, make: Callable[[], str]) -> str:
         """The name of a node's result, made where it is not there yet."""
         scope: Symbols | None = self
@@ -177,7 +186,7 @@ class DimWriter:
                     continue
             else:
                 stretch = self._stretch(exprs, at)
-            if stretch is None:
+            if stretch is None or (stretch[2] == 1 and self._symbols.is_known(exprs[at])):
                 yield self.of(exprs[at])
                 at += 1
             else:

@@ -383,13 +383,15 @@ def profile_command(
 @JSON
 def infer_command(model: Path, output: Path, keep_defaults: bool, as_json: bool) -> None:
     """Write MODEL with every dim it can know: numbers, or expressions in the model's own symbols."""
-    import onnx
-
+    from .frontend.saving import drafted
     from .infer import infer_shapes
 
     inferred = infer_shapes(model, keep_defaults=keep_defaults)
-    onnx.save(inferred, output)
-    emit_result({"output": str(output)}, as_json, f"wrote {output}")
+    with drafted(inferred, output, model.parent) as draft:
+        draft.keep()
+    data = str(draft.data_output) if draft.data_output is not None else None
+    told = f"wrote {output}" + (f" and its data, {data}" if data is not None else "")
+    emit_result({"output": str(output), "data": data}, as_json, told)
 
 
 @cli.command("simplify", short_help="Write a model simplified.")

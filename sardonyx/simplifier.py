@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from math import prod
 from pathlib import Path
 from typing import Any
 
-import onnx as onnx_package
 from onnx import ModelProto, NodeProto
 from xdsl.dialects.builtin import TensorType, UnitAttr
 from xdsl.ir import Operation
@@ -20,9 +19,12 @@ from .dialects.dims import dims_of
 from .dialects.onnx.model import INPUTS, main_of, names_of, opsets_of
 from .dialects.onnx.nodes import NodeInfo
 from .folding import compute
+from .frontend.damage import parse
 from .frontend.exporter import export_model
 from .frontend.expressible import Inexpressible
-from .frontend.importer import import_model
+from .frontend.importer import import_model, naming, open_source
+from .frontend.saving import MOST_BYTES, drafted, payload_of
+from .frontend.wire import Skeleton
 from .program import Model, TensorInfo
 from .rewrites.driver import Declined
 from .rewrites.infer import infer_shapes
@@ -73,15 +75,19 @@ def simplified(
     """Writes the model simplified to `output`: the same inputs, outputs and opset, fewer nodes.
 
     Gives the numbers of nodes `before` and `after`, how often each of the `rules` fired, the `log` with the nodes of
-    each firing, what `declined` and why, and with `validate` under `validation` what `validated` gives.
+    each firing, what `declined` and why, the file with the model's `data` where that could not stay where it was, and
+    with `validate` under `validation` what `validated` gives.  A model that is not equal is not `written`.
     """
     found = simplify_model(model, exact=exact, keep_defaults=keep_defaults)
-    try:
-        onnx_package.save(found.model, output)
-    except OSError as e:
-        raise InputError(f"{str(output)!r}: cannot be written: {e.strerror}") from e
+    with drafted(found.model, Path(output), folder_of(model)) as draft:
+        validation = validated(model, draft.path, sizes=sizes, rtol=rtol, atol=atol) if validate else None
+        written = validation is None or validation["equal"]
+        if written:
+            draft.keep()
     report: dict[str, Any] = {
         "output": str(output),
+        "written": written,
+        "data": str(draft.data_output) if draft.data_output is not None else None,
         "before": found.before,
         "after": found.after,
         "rules": dict(Counter(firing.pattern for firing in found.log.firings).most_common()),
@@ -91,9 +97,14 @@ def simplified(
             for d in found.log.declined
         ],
     }
-    if validate:
-        report["validation"] = validated(model, output, sizes=sizes, rtol=rtol, atol=atol)
+    if validation is not None:
+        report["validation"] = validation
     return report
+
+
+def folder_of(model: Model) -> Path | None:
+    """Where a model's external data is: the folder of its file; None for what is from no file."""
+    return Path(model).parent if isinstance(model, str | Path) else None
 
 
 @checked
@@ -103,30 +114,70 @@ def simplify_model(model: Model, *, exact: bool = False, keep_defaults: bool = F
     Initializers that the file also lists as inputs are constants like others: hardly any caller gives one, and some
     exporters list every weight so.  `keep_defaults` leaves them alone, so that a caller may still give another value.
     """
-    module, weights = import_model(model)
-    nodes = onnx.node_table(module)
-    original = export_model(module, weights)
-    before = count_nodes(original)
+    file = open_source(model)
+    with naming(file):
+        before = count_nodes(parse(Skeleton(file.buffer).data))
+    found = _simplified_once(model, folder_of(model), before, exact, keep_defaults)
+    if found is None:
+        module, weights = import_model(model)
+        return Simplified(export_model(module, weights), Log(), onnx.node_table(module), before, before)
+    result, log, nodes = found
+    after = count_nodes(result)
+    for _ in range(MAX_AGAIN):
+        if not log.firings or payload_of(result) > MOST_BYTES:
+            break
+        found = _simplified_once(result, folder_of(model), after, exact, keep_defaults)
+        if found is None or (count := count_nodes(found[0])) >= after:
+            break
+        result, again, others = found
+        log = joined(log, again, len(nodes))
+        nodes, after = (*nodes, *others), count
+    return Simplified(result, log, nodes, before, after)
+
+
+MAX_AGAIN = 4
+"""Times that a result is simplified once more.
+
+The rules see each value with the type that it had before them.  What they have brought together may have sizes that are
+known better: those are inferred anew.
+"""
+
+Found = tuple[ModelProto, Log, tuple[NodeInfo, ...]]
+
+
+def joined(first: Log, then: Log, offset: int) -> Log:
+    """What two runs did, the second on nodes that are numbered from `offset` on; what they declined, as of the end."""
+
+    def moved(ids: tuple[int, ...]) -> tuple[int, ...]:
+        return tuple(i + offset for i in ids)
+
+    firings = [replace(f, origins=moved(f.origins)) for f in then.firings]
+    return Log([*first.firings, *firings], {replace(d, origins=moved(d.origins)): None for d in then.declined})
+
+
+def _simplified_once(model: Model, folder: Path | None, before: int, exact: bool, keep_defaults: bool) -> Found | None:
+    """The rules' result, what they did, and the nodes that they did it to; None where it has more nodes."""
     for materialize in (True, False):  # sizes that are written out may cost more than the rules save
         try:
-            result, log = _rewritten(model, exact, keep_defaults, materialize, MOST_UNROLLED)
-            if any(firing.pattern == UnrollLoop.title() for firing in log.firings):  # did that leave fewer nodes?
-                others = _rewritten(model, exact, keep_defaults, materialize, 0)
-                result, log = min((result, log), others, key=lambda found: count_nodes(found[0]))
+            found = _rewritten(model, folder, exact, keep_defaults, materialize, MOST_UNROLLED)
+            if any(firing.pattern == UnrollLoop.title() for firing in found[1].firings):  # did that leave fewer nodes?
+                others = _rewritten(model, folder, exact, keep_defaults, materialize, 0)
+                found = min(found, others, key=lambda found: count_nodes(found[0]))
         except UnsupportedError:
             continue
-        if (after := count_nodes(result)) <= before:
-            return Simplified(result, log, nodes, before, after)
-    return Simplified(original, Log(), nodes, before, before)
+        if count_nodes(found[0]) <= before:
+            return found
+    return None
 
 
 def _rewritten(
-    model: Model, exact: bool, keep_defaults: bool, materialize: bool, most_unrolled: int
-) -> tuple[ModelProto, Log]:
+    model: Model, folder: Path | None, exact: bool, keep_defaults: bool, materialize: bool, most_unrolled: int
+) -> Found:
     """Applies the rules, without those whose results the model's opset cannot express: they are found by trying."""
     without: dict[str, Declined] = {}
     while True:
-        module, weights = import_model(model)
+        module, weights = import_model(model, folder=folder)
+        nodes = onnx.node_table(module)
         opsets = opsets_of(module)
         upgrade_opset(module, weights)
         defaults = [] if keep_defaults else [op for op in main_of(module).walk() if is_default(op)]
@@ -147,7 +198,7 @@ def _rewritten(
         for op in defaults:
             op.properties["overridable"] = UnitAttr()
         try:
-            return export_model(module, weights), log
+            return export_model(module, weights), log, nodes
         except Inexpressible as problem:
             if problem.pattern is None or problem.pattern in without:
                 raise
@@ -185,8 +236,8 @@ def validated(model: Model, other: Model, *, sizes: Sequence[str] = (), rtol: fl
     """Runs both models on random inputs at several sizes, by onnxruntime where it is installed, else by the reference.
 
     All symbols alike, and each another size; `sizes` fixes some (`T=512`).  Gives `equal`, who ran them (`by`), and for
-    each binding what was compared.  One that the first model refuses is left out; raises InputError where it refuses
-    all.
+    each binding what was compared, or the `error` with which the other model was refused.  One that the first model
+    refuses is left out; raises InputError where it refuses all.
     """
     runner, by = (by_onnxruntime, "onnxruntime") if find_spec("onnxruntime") else (by_reference, "reference")
     specs = input_specs(model)
@@ -206,7 +257,12 @@ def validated(model: Model, other: Model, *, sizes: Sequence[str] = (), rtol: fl
             refused = str(e)
             continue
         room = HALF_ROOM if any(is_half(value) for value in want.values()) else 0.0
-        rows[label] = compare_outputs(runner(other, feeds), want, rtol=max(rtol, room), atol=max(atol, room))
+        try:
+            got = runner(other, feeds)
+        except Exception as e:
+            rows[label] = {"equal": False, "error": str(e)}
+            break
+        rows[label] = compare_outputs(got, want, rtol=max(rtol, room), atol=max(atol, room))
     if not rows:
         tried = ", ".join(map(str, (*SIZES, *LARGE)))
         raise InputError(f"the model runs at none of the sizes {tried}: {refused}")
@@ -301,8 +357,14 @@ def render_simplification(report: Mapping[str, Any]) -> str:
     lines += [f"{rule} declined: {why}  ({shortened(names)})" for (rule, why), names in reasons.items()]
     lines.append(f"{report['before']} nodes -> {report['after']}")
     if (validation := report.get("validation")) is not None:
-        verdict = "equal" if validation["equal"] else "DIFFERS"
+        refused = next((row["error"] for row in validation["sizes"].values() if "error" in row), None)
+        verdict = "equal" if validation["equal"] else "DIFFERS" if refused is None else "REFUSED"
         lines.append(f"{verdict} by {validation['by']} with symbols at {'; '.join(validation['sizes'])}")
+        lines += [refused] if refused is not None else []
+    if not report["written"]:
+        lines.append(f"{report['output']} is not written")
+    elif report["data"] is not None:
+        lines.append(f"the data beside the model is in {report['data']}")
     return "\n".join(lines)
 
 

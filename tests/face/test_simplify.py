@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -231,3 +232,57 @@ def test_validation_is_at_sizes_that_differ_and_at_large_ones_where_the_model_ne
     )
     with pytest.raises(sx.InputError, match="runs at none of the sizes"):  # larger ones are too many elements
         validated(deep, deep, rtol=0, atol=0)
+
+
+WRONG = {
+    "DIFFERS by onnxruntime": "(float[N, 8] x) => (float[N, 8] y) { y = Neg(x) }",
+    "REFUSED by onnxruntime": "(float[N, 8] x) => (float[N, 8] y) { a = Transpose(x) y = Add(a, x) }",
+}
+
+
+@pytest.mark.parametrize("verdict", WRONG)
+def test_a_result_that_is_wrong_is_not_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, verdict: str) -> None:
+    onnx.save(model(GELU, 17), tmp_path / "in.onnx")
+    wrong = replace(simplify_model(tmp_path / "in.onnx"), model=model(WRONG[verdict]))
+    monkeypatch.setattr("sardonyx.simplifier.simplify_model", lambda *_, **__: wrong)
+    arguments = ["simplify", str(tmp_path / "in.onnx"), "-o", str(tmp_path / "out.onnx"), "--validate"]
+    found = CliRunner().invoke(cli, arguments)
+    assert found.exit_code == 1 and verdict in found.output and "out.onnx is not written" in found.output
+    assert [p.name for p in tmp_path.iterdir()] == ["in.onnx"]
+    report = json.loads(CliRunner().invoke(cli, [*arguments, "--json"]).output)
+    assert not report["written"] and not report["validation"]["equal"]
+
+
+AGAIN = {
+    "windows there and back, whose last size is left open": """(float[B, H, W, 5] x)
+        => (float[K, 7, 7, 5] f, float[B, H, W, 5] y)
+        <int64[1] z = {0}, int64[1] o = {1}, int64[1] two = {2}, int64[1] t = {3}, int64[1] seven = {7},
+         int64[1] c = {5}, int64[1] m = {-1}, int64[1] e = {4611686018427387904}, int64[4] w = {-1, 7, 7, 5}> {
+            s = Shape(x) b = Slice(s, z, o) h = Slice(s, o, two) v = Slice(s, two, t)
+            aa = Slice(x, t, e, o) ab = Slice(x, z, t, o) a = Concat<axis=1>(aa, ab)
+            ba = Slice(a, t, e, two) bb = Slice(a, z, t, two) r = Concat<axis=2>(ba, bb)
+            p = Div(h, seven) q = Div(v, seven) i = Concat<axis=0>(b, p, seven, q, seven, c)
+            d = Reshape(r, i) n = Transpose<perm=[0, 1, 3, 2, 4, 5]>(d) f = Reshape(n, w)
+            j = Concat<axis=0>(b, p, q, seven, seven, c) g = Reshape(f, j)
+            k = Transpose<perm=[0, 1, 3, 2, 4, 5]>(g) l = Concat<axis=0>(b, h, v, m) u = Reshape(k, l) y = Add(u, x)
+        }""",
+    "a size that two values have": """(float[B, P] past, float[B, S] x) => (int64[K] y)
+        <int64 o = {1}, int64 z = {0}, int64[1] a = {0}> {
+            p = Shape(past) i = Gather<axis=0>(p, o) s = Shape(x) j = Gather<axis=0>(s, o) n = Add(i, j)
+            r = Range(z, n, o) t = Shape(past) u = Gather<axis=0>(t, o) k = Unsqueeze(u, a) l = Unsqueeze(n, a)
+            y = Slice(r, k, l, a)
+        }""",
+    "the smaller of two sizes": """(float[N] x, float[M] y) => (float[K] z) <int64[1] a = {0}> {
+            n = Size(x) m = Size(y) c = Less(n, m)
+            k = If(c) <then_branch = t () => (int64 p) { p = Identity(n) },
+                       else_branch = e () => (int64 q) { q = Identity(m) }>
+            u = Unsqueeze(k, a) z = Slice(x, a, u, a)
+        }""",
+}
+
+
+@pytest.mark.parametrize("case", AGAIN)
+def test_nothing_is_left_to_simplify(case: str) -> None:
+    first = simplify_model(model(AGAIN[case], 18))
+    assert simplify_model(first.model).after == first.after
+    assert all(first.names(f.origins) for f in first.log.firings if f.origins)
