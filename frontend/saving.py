@@ -7,7 +7,7 @@ in one file beside it; what protobuf cannot hold is written there as well.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -53,7 +53,7 @@ class Draft:
 
 
 @contextmanager
-def drafted(model: ModelProto, output: Path, folder: Path | None, *, most_bytes: int = MOST_BYTES) -> Iterator[Draft]:
+def drafted(model: ModelProto, output: Path, folder: Path | None, *, most_bytes: int = MOST_BYTES) -> Generator[Draft]:
     """Writes a model beside `output`, and removes what is there at the end unless `keep` was called.
 
     `folder` is where the external data is that the model refers to.  In the same folder it is left where it is, else
