@@ -10,6 +10,7 @@ from onnx import ModelProto, TypeProto, ValueInfoProto
 from xdsl.dialects.builtin import ModuleOp, TensorType, UnrankedTensorType
 from xdsl.ir import Attribute, Block, SSAValue
 
+from .collection import without_collection
 from .dialects import onnx
 from .dialects.onnx.model import declared_ranges, fix_defaults, main_of
 from .dialects.onnx.types import ELEMENT_CODES, OptionalType, SequenceType
@@ -20,6 +21,7 @@ from .semantics.facts import Facts
 from .semantics.shapes.containers import ANY, container_dims
 
 
+@without_collection()
 def infer_shapes(model: ModelProto | str | Path | bytes, *, keep_defaults: bool = False) -> ModelProto:
     """A copy of the model in which every value of the main graph has its type in `output` or `value_info`.
 

@@ -5,7 +5,6 @@ The runner yields after each step, so that printing, timing and dumping are a ca
 
 from __future__ import annotations
 
-import gc
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -30,6 +29,7 @@ from .build import (
     to_llvm,
     to_loops,
 )
+from .collection import without_collection
 from .dialects import dims, onnx
 from .dialects.dims import parse_dims
 from .dialects.dims.expression import DimError
@@ -524,9 +524,7 @@ def run(state: State, *, to: str, start: str | None = None) -> Iterator[Done]:
     """
     state.module.attributes["sx.target"] = TargetAttr(state.target)
     first = 0 if start is None else LEVELS.index(start) + 1
-    collecting = gc.isenabled()
-    gc.disable()  # IR building makes many objects that live; collections would cost a tenth of the time
-    try:
+    with without_collection():
         for stage in PIPELINE[first : LEVELS.index(to) + 1]:
             for name, step in stage.steps:
                 began = time.perf_counter()
@@ -540,9 +538,6 @@ def run(state: State, *, to: str, start: str | None = None) -> Iterator[Done]:
             complete_origins(state.module)
             check_legality(state.module, stage)
             state.module.attributes[LEVEL] = StringAttr(stage.level)
-    finally:
-        if collecting:
-            gc.enable()
 
 
 def check_legality(module: ModuleOp, stage: Stage) -> None:

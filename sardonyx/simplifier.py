@@ -14,6 +14,7 @@ from onnx import ModelProto, NodeProto
 from xdsl.dialects.builtin import TensorType, UnitAttr
 from xdsl.ir import Operation
 
+from .collection import without_collection
 from .dialects import onnx
 from .dialects.dims import dims_of
 from .dialects.onnx.model import INPUTS, main_of, names_of, opsets_of
@@ -108,6 +109,7 @@ def folder_of(model: Model) -> Path | None:
 
 
 @checked
+@without_collection()
 def simplify_model(model: Model, *, exact: bool = False, keep_defaults: bool = False) -> Simplified:
     """The model with the rules applied, at its own opset; the model itself where that would not have fewer nodes.
 

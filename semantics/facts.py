@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import islice
 from math import gcd
 from typing import TypeAlias
 
@@ -27,6 +28,7 @@ from ..dialects.dims.expression import (
 )
 from ..dialects.dims.interval import (
     Bound,
+    SymbolRange,
     inf,
     interval,
     is_signed,
@@ -52,6 +54,7 @@ Ranges: TypeAlias = Mapping[str, "tuple[int, int | None]"]
 
 _INTERNAL = "__fact"  # the start of the names of internal symbols
 _MAX_INTERNAL = 500  # past so many, facts are kept as equations and inequalities
+_MAX_TIED = (0, 4, 16)  # inequalities that share a term with a question, taken for it: of the last one, of the first
 _MAX_EQUATION = 4  # terms of an equation that is worth keeping
 
 
@@ -288,6 +291,11 @@ class Facts:
         low, high = lower_bound(d, self._ranges), upper_bound(d, self._ranges)
         return None if low == -inf else int(low), None if high == inf else int(high)
 
+    @property
+    def symbol_range(self) -> SymbolRange:
+        """The ranges of the symbols of what is `known`."""
+        return self._ranges
+
     def prove_eq(self, a: Dim | int | str, b: Dim | int | str) -> Proof:
         """Is a == b for every value of the symbols?"""
         a, b = as_dim(a), as_dim(b)
@@ -308,14 +316,15 @@ class Facts:
     def prove_le(self, a: Dim | int | str, b: Dim | int | str) -> Proof:
         """Is a <= b for every value of the symbols?"""
         a, b = as_dim(a), as_dim(b)
-        if lower_bound(b - a) >= 0:
+        gap = b - a
+        if interval(gap.subs(self._solved), self._ranges)[0] >= 0 or lower_bound(gap) >= 0:
             return _YES
-        d = self.known(b - a)
+        d = self.known(gap)
         if self._is_nonnegative(d):
             return _YES
         if self._is_nonnegative(-d - 1):
             return _NO
-        return Proof(None, _inequality_text(b - a))
+        return Proof(None, _inequality_text(gap))
 
     def prove(self, condition: str | Condition) -> Proof:
         """Does the condition always hold?"""
@@ -353,11 +362,8 @@ class Facts:
             return True
         if depth and self._nonnegative:
             mine = {m for _, m in d.terms if m}
-            return any(
-                self._is_nonnegative(d - h, depth - 1)
-                for h in self._nonnegative
-                if not mine.isdisjoint(m for _, m in h.terms)
-            )
+            tied = (h for h in self._nonnegative if not mine.isdisjoint(m for _, m in h.terms))
+            return any(self._is_nonnegative(d - h, depth - 1) for h in islice(tied, _MAX_TIED[depth]))
         return False
 
 

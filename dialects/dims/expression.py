@@ -10,8 +10,8 @@ A quotient by zero has no value.  Simplification may give such an expression one
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Callable, Iterable, Mapping
-from functools import cache, lru_cache
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache, lru_cache, reduce
 from keyword import iskeyword
 from math import gcd
 from typing import Literal, TypeAlias
@@ -50,8 +50,9 @@ class Call:
     floordiv and mod have two arguments, the others two or more, sorted.
     """
 
-    __slots__ = ("args", "bounds", "key", "kind", "symbols")
+    __slots__ = ("args", "bounds", "choices", "key", "kind", "symbols")
     kind: Kind
+    choices: int
     args: tuple[Dim, ...]
     key: SortKey
     symbols: frozenset[str]
@@ -123,6 +124,11 @@ class Dim:
                         names |= atom.symbols
             self._symbols = frozenset(names)
         return self._symbols
+
+    @property
+    def choices(self) -> int:
+        """How deep min, max and broadcast stand in one another: what bounds of it cost grows with every level."""
+        return max((atom.choices for _, m in self.terms for atom, _ in m if atom.args is not None), default=0)
 
     @property
     def atom(self) -> Atom | None:
@@ -256,6 +262,7 @@ def call_dim(kind: Kind, args: tuple[Dim, ...]) -> Dim:
         call = Call()
         call.kind, call.args, call.bounds = kind, args, None
         call.symbols = frozenset().union(*(a.symbols for a in args))
+        call.choices = max(a.choices for a in args) + (kind not in ("floordiv", "mod"))
         call.key = (1, call_text(kind, args))
         call = _CALLS.setdefault((kind, args), call)
     return intern(((1, ((call, 1),)),))
@@ -278,6 +285,17 @@ def as_dim(value: int | str | Dim) -> Dim:
     if isinstance(value, str):
         return parsing.parse_dim(value)
     return constant(int(value))
+
+
+def dim_sum(parts: Sequence[Dim]) -> Dim:
+    """The sum of these, in their order: what neighbours cancel is gone before the sum grows long."""
+    if len(parts) > _SHORT_SUM:
+        half = len(parts) // 2
+        return add(dim_sum(parts[:half]), dim_sum(parts[half:]))
+    return reduce(add, parts, ZERO)
+
+
+_SHORT_SUM = 16
 
 
 # --- ring operations --------------------------------------------------------------------------------------------------

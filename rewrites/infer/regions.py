@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from xdsl.dialects.builtin import Float64Type, IntegerType, TensorType, UnrankedTensorType, i64
@@ -11,15 +11,16 @@ from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
 from ...dialects import dims, onnx
 from ...dialects.dims import Dim, as_dim, dims_of
-from ...dialects.dims.expression import ONE, DimError, parse_dim
+from ...dialects.dims.expression import ONE, ZERO, DimError, parse_dim
 from ...dialects.onnx.declared import declared_types
 from ...dialects.onnx.types import ELEMENT_NAMES, ELEMENT_TYPES, OptionalType, SequenceType, UnknownType, type_string
 from ...semantics.facts import Contradiction, Facts, simplified
 from ...semantics.shapes import Context, Names, Scope, ShapeError, elements_of
 from ...semantics.shapes.containers import ANY, container_dims, merged
+from ...semantics.shapes.context import static_shape
 from ...semantics.shapes.elements import Elements, Truth, as_integers, filled
 from ...semantics.shapes.selection import chosen, is_total, truth_of
-from .trips import state_elements, trip_count
+from .trips import elements_after, state_steps, trip_count
 
 if TYPE_CHECKING:
     from .walk import Inference
@@ -250,19 +251,31 @@ class _Carried:
         return list(yields(self.block))[1 : 1 + len(self.states)]
 
 
+@dataclass
+class Settled:
+    """What is known of a loop's states since it was looked at before, as part of an outer loop that takes rounds.
+
+    The next fixpoint begins with it: a loop in a loop in a loop would else take rounds of rounds of rounds.
+    """
+
+    types: dict[SSAValue, Attribute] = field(default_factory=dict[SSAValue, Attribute])
+    steps: dict[SSAValue, int] = field(default_factory=dict[SSAValue, int])
+
+
 def _fixpoint(inference: Inference, c: Context, carried: _Carried, iteration: Dim | None) -> Scope:
     """Infers a body until its states' types hold for the first iteration and for what an iteration makes of them."""
     block, states = carried.block, carried.states
+    settled = inference.loops.setdefault(c.op, Settled())
     for arg, value in zip(states, carried.initial):
-        _set(arg, value.type)
-    for arg in block.args:
-        c.scope.values.pop(arg, None)
-    known: dict[SSAValue, Elements] | None = None
-    _start_with_nothing(inference, c, carried)
+        _set(arg, _as_settled(arg, value.type, settled.types.get(arg), c.scope.names))
+    _start_with_nothing(inference, c, carried, settled)
+    trust = True
     for _ in range(_ROUNDS):
         inner = c.scope.inner()
-        inner.values.update(known or {})
+        for arg in block.args:
+            inner.values.pop(arg, None)
         if iteration is not None:
+            inner.values.update(_elements_in(carried, settled.steps, iteration, inner))
             inner.facts.assume(f"0 <= {iteration}")
             count = c.ints(0) if c.has(0) else None
             if count and not count[0].is_const:
@@ -274,13 +287,47 @@ def _fixpoint(inference: Inference, c: Context, carried: _Carried, iteration: Di
             if wide != arg.type:
                 _set(arg, wide)
                 changed = True
-        if not changed and (known is not None or iteration is None):
-            return inner
-        if not changed and iteration is not None:
-            known = state_elements(inner, states, carried.initial, carried.given(), iteration)
-            if not known:
+            settled.types[arg] = wide
+        if changed:
+            continue
+        steps = state_steps(inner, states, carried.given()) if iteration is not None else {}
+        if all(steps.get(arg) == step for arg, step in settled.steps.items()):  # what was counted on holds
+            if not _elements_in(carried, {arg: steps[arg] for arg in steps if arg not in settled.steps}, ZERO, inner):
                 return inner
+            settled.steps = steps
+        else:  # it was of other states
+            settled.steps, iteration = {}, iteration if trust else None
+            trust = False
     raise ShapeError("the types of its states do not settle")
+
+
+def _elements_in(
+    carried: _Carried, steps: Mapping[SSAValue, int], iteration: Dim, scope: Scope
+) -> dict[SSAValue, Elements]:
+    """The elements that states have in an iteration."""
+    out: dict[SSAValue, Elements] = {}
+    for arg, first in zip(carried.states, carried.initial):
+        elements = elements_after(first, steps[arg], iteration, scope) if arg in steps else None
+        if elements is not None and static_shape(arg) == elements.shape:
+            out[arg] = elements
+    return out
+
+
+def _as_settled(arg: SSAValue, initial: Attribute, before: Attribute | None, names: Names) -> Attribute:
+    """A state's first type, in which sizes are open that were found to change."""
+    match initial, before:
+        case TensorType(), TensorType() if initial.element_type == before.element_type:
+            old, new = container_dims(before), container_dims(initial)
+            if len(old) != len(new):
+                return initial
+            open_ = [x is ANY or x is names.sizes.get((arg, axis)) for axis, x in enumerate(old)]
+            return dims.tensor_type(initial.element_type, [x if o else y for o, x, y in zip(open_, old, new)])
+        case TensorType(), UnrankedTensorType() if initial.element_type == before.element_type:
+            return before
+        case (SequenceType(), SequenceType()) | (OptionalType(), OptionalType()):
+            return type(initial)(_as_settled(arg, initial.element, before.element, names))
+        case _:
+            return initial
 
 
 def _with_fact(facts: Facts, below: str) -> Facts:
@@ -293,11 +340,13 @@ def _with_fact(facts: Facts, below: str) -> Facts:
     return found
 
 
-def _start_with_nothing(inference: Inference, c: Context, carried: _Carried) -> None:
+def _start_with_nothing(inference: Inference, c: Context, carried: _Carried, settled: Settled) -> None:
     """A sequence that is empty at first has elements of the type that the first iteration puts into it."""
     block, states = carried.block, carried.states
     empty = [at for at, value in enumerate(carried.initial) if c.scope.sequences.get(value) == ()]
-    if not empty:
+    for at in empty:
+        _set(states[at], settled.types.get(states[at], states[at].type))
+    if not empty or settled.types:
         return
     inner = c.scope.inner()
     inner.sequences.update({states[at]: () for at in empty})

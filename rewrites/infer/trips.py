@@ -24,25 +24,19 @@ def passes_on(value: SSAValue, source: SSAValue) -> bool:
     return value is source
 
 
-def state_elements(
-    scope: Scope, states: Sequence[SSAValue], initial: Sequence[SSAValue], given: Sequence[SSAValue], iteration: Dim
-) -> dict[SSAValue, Elements]:
-    """What a body, inferred once, tells of its integer states in any iteration.
+def state_steps(scope: Scope, states: Sequence[SSAValue], given: Sequence[SSAValue]) -> dict[SSAValue, int]:
+    """The integer states to which an iteration adds a number, with it: 0 for what is passed on."""
+    steps = {arg: 0 if passes_on(after, arg) else _step(arg, after, scope) for arg, after in zip(states, given)}
+    return {arg: step for arg, step in steps.items() if step is not None}
 
-    A state that is passed on keeps its first elements; one that grows by a number is `first + number * iteration`.
-    """
-    out: dict[SSAValue, Elements] = {}
-    for arg, first, after in zip(states, initial, given):
-        before = elements_of(first, scope)
-        if before is None:
-            continue
-        if passes_on(after, arg):
-            out[arg] = before
-            continue
-        start, step = as_integers(before), _step(arg, after, scope)
-        if step is not None and start is not None:
-            out[arg] = filled(before.shape, [s + step * iteration for s in start])
-    return out
+
+def elements_after(first: SSAValue, step: int, iterations: Dim, scope: Scope) -> Elements | None:
+    """The elements of a state after so many iterations of which each adds `step`."""
+    before = elements_of(first, scope)
+    if before is None or step == 0:
+        return before
+    start = as_integers(before)
+    return None if start is None else filled(before.shape, [s + step * iterations for s in start])
 
 
 def _step(arg: SSAValue, after: SSAValue, scope: Scope) -> int | None:

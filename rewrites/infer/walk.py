@@ -70,6 +70,7 @@ class Inference:
         self.unsupported: dict[Operation, str] = {}
         self.decided: dict[Operation, bool] = {}
         self.failed: dict[Region, str] = {}
+        self.loops: dict[Operation, regions.Settled] = {}
         self._trials = 0
         collect_names(module, self.names)
 
@@ -186,8 +187,11 @@ class Inference:
             trial.facts.assume(truth.condition(value))
         except Contradiction as error:
             return str(error)
+        loops, self.loops = self.loops, {}  # types of a branch that may not run say nothing of others
         _, failure = self._op(op, trial)
-        return failure if failure is not None else self._ops(rest, trial)
+        failure = failure if failure is not None else self._ops(rest, trial)
+        self.loops = loops
+        return failure
 
     def _op(self, op: Operation, scope: Scope) -> tuple[Context | None, str | None]:
         """Sets the result types of one operation and keeps what is known of its results' elements."""

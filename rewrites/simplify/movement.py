@@ -505,24 +505,25 @@ class JoinSlices(Rule):
         cuts = cuts_of(cast(onnx.SliceOp, op))
         if cuts is None or len(cuts) != 1:
             return
-        axis, source = next(iter(cuts)), op.operands[0]
+        (axis, cut), source = next(iter(cuts.items())), op.operands[0]
         size = dims_of(source)[axis]
+        if not size.is_const or cut.start is not as_dim(0):
+            return  # of the parts of one tensor, the one at its start is looked at
         parts = parts_of(source, axis, op)
         starts = sorted(parts)
         ends = [start + parts[start][1] for start in starts]
-        if len(starts) < 2 or [*starts, size.value if size.is_const else -1] != [0, *ends]:
+        if len(starts) < 2 or [*starts, size.value] != [0, *ends]:
             return
         slices = [parts[start][0] for start in starts]
         if any(is_sliced_again(part) for part in slices):
             return
         block = op.parent
         assert block is not None
-        first = min(slices, key=block.get_operation_index)
-        if first is not op:
-            return  # the driver comes to that one, too
+        among = set(slices)
+        first = next(part for part in block.ops if part in among)
         types = [part.results[0].type for part in slices]
-        sizes = axes_constant([parts[start][1] for start in starts], rewriter)
-        split = rewriter.insert(onnx.SplitOp.make([source, sizes], {"axis": axis}, types))
+        sizes = axes_constant([parts[start][1] for start in starts], rewriter, before=first)
+        split = rewriter.insert(onnx.SplitOp.make([source, sizes], {"axis": axis}, types), before=first)
         for part, result in zip(slices, split.results, strict=True):
             rewriter.replace(part, [result])
 
@@ -534,7 +535,10 @@ def is_sliced_again(part: Operation) -> bool:
 
 
 def parts_of(source: SSAValue, axis: int, like: Operation) -> dict[int, tuple[Operation, int]]:
-    """The slices of a tensor along an axis in the block of `like`, with their lengths, by where they start."""
+    """The slices of a tensor along an axis in the block of `like`, with their lengths, by where they start.
+
+    None of them where two start at one place.
+    """
     found: dict[int, tuple[Operation, int]] = {}
     for use in source.uses:
         reader = use.operation
@@ -542,5 +546,7 @@ def parts_of(source: SSAValue, axis: int, like: Operation) -> dict[int, tuple[Op
         if part is None or part.source is not source or reader.parent is not like.parent:
             continue
         if part.start.is_const and part.length.is_const and part.length.value:
+            if part.start.value in found:
+                return {}
             found[part.start.value] = (reader, part.length.value)
     return found

@@ -137,7 +137,7 @@ def constant(array: Array, rewriter: PatternRewriter, weights: WeightStore) -> S
     return rewriter.insert(make_constant(array, type_, weights)).results[0]
 
 
-def axes_constant(axes: Sequence[int], rewriter: PatternRewriter) -> SSAValue:
-    """A short vector of int64."""
+def axes_constant(axes: Sequence[int], rewriter: PatternRewriter, before: Operation | None = None) -> SSAValue:
+    """A short vector of int64, before the root or before the op given."""
     tensor = onnx.tensor_attr(np.array(axes, np.int64))
-    return rewriter.insert(onnx.ConstantOp.make([], {"value": tensor}, [tensor.type])).results[0]
+    return rewriter.insert(onnx.ConstantOp.make([], {"value": tensor}, [tensor.type]), before).results[0]

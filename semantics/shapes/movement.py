@@ -8,7 +8,7 @@ from xdsl.dialects.builtin import UnrankedTensorType
 from xdsl.ir import Attribute
 
 from ...dialects import onnx
-from ...dialects.dims.expression import ONE, ZERO, Dim, as_dim, common_factor, dim_max, dim_min
+from ...dialects.dims.expression import ONE, ZERO, Dim, as_dim, common_factor, dim_max, dim_min, dim_sum
 from ..chosen_axes import is_chosen, with_one, without_one
 from .context import Context, Rules, ShapeError, Types, attribute_ints, static_shape
 from .elements import as_integers
@@ -268,7 +268,9 @@ def concatenated(c: Context, shapes: Sequence[Sequence[Dim]], axis: int) -> list
     out = list(shapes[0])
     for shape in shapes[1:]:
         for a, d in enumerate(shape):
-            out[a] = out[a] + d if a == axis else c.equal(out[a], d, f"axis {a} of Concat")
+            if a != axis:
+                out[a] = c.equal(out[a], d, f"axis {a} of Concat")
+    out[axis] = dim_sum([shape[axis] for shape in shapes])
     return out
 
 
@@ -285,7 +287,7 @@ def split(c: Context) -> Types:
             raise ShapeError(f"Split has {count} outputs and {len(sizes)} sizes")
         for s in sizes:
             c.at_most(0, s, "a size of Split")
-        c.equal(x[axis], sum(sizes, ZERO), "the sizes of Split add up")
+        c.equal(x[axis], dim_sum(sizes), "the sizes of Split add up")
     else:
         parts = c.attr("num_outputs")
         sizes = split_sizes(c, x[axis], count if parts is None else parts)

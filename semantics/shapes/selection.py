@@ -9,6 +9,9 @@ from .elements import Truth
 _MAX_TERMS = 12
 """A choice of more terms is not worth an expression."""
 
+_MAX_CHOICES = 3
+"""Nor is one between sizes in which choices stand deeper in one another: each level is tried with those outside it."""
+
 
 def truth_of(value: Dim | Truth) -> Truth:
     """A boolean that sizes decide, given as 0 and 1, as a condition."""
@@ -31,7 +34,7 @@ def chosen(facts: Facts, truth: Truth, x: Dim, y: Dim) -> Dim | None:
     if x is y:
         return x
     one = indicator(truth)
-    if one is None:
+    if one is None or max(d.choices for d in (x, y, one)) > _MAX_CHOICES:
         return None
     sides = {value: facts.copy() for value in (True, False)}
     for value, known in sides.items():

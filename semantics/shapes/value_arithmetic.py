@@ -36,6 +36,7 @@ from .limits import exact_below, holds_limits, is_data
 from .selection import chosen, indicator, truth_of
 from .value_rule import Known, numbers_of, result_element, result_shape, small_result, zero_of
 
+_MAX_CHOICES = 2  # of what is rounded to zero
 _MAX_ODD = 256  # odd parts of factors above it leave too few sizes exact to be worth a guard
 _MAX_FACTOR = 2**32  # with factors above it sizes leave the range of floats sooner or later
 
@@ -177,10 +178,15 @@ def _require_divisor(c: Context, b: Dim) -> None:
         c.at_most(1, b, "a size is not divided by 0")
 
 
-def _toward_zero(c: Context, a: Dim, b: Dim) -> Dim:
-    """a / b for b > 0, rounded to zero: down where a is not negative, else up."""
+def _toward_zero(c: Context, a: Dim, b: Dim) -> Dim | None:
+    """a / b for b > 0, rounded to zero: down where a is not negative, else up; None where that is too long to follow.
+
+    Each such quotient of one whose sign is not known has it twice.
+    """
     if c.scope.facts.prove_le(0, a):
         return a // b
+    if a.choices > _MAX_CHOICES:
+        return None
     return dim_max(a // b, dim_min((a + b - 1) // b, 0))
 
 
@@ -191,7 +197,8 @@ def modulo(c: Context, a: Any, b: Any) -> Element:
     if not c.attr("fmod"):
         return a % b
     facts = c.scope.facts  # the sign is the dividend's
-    return a - b * _toward_zero(c, a, b) if facts.prove_le(0, b) else None
+    quotient = _toward_zero(c, a, b) if facts.prove_le(0, b) else None
+    return None if quotient is None else a - b * quotient
 
 
 def power(c: Context, a: Any, b: Any) -> Element:

@@ -11,7 +11,7 @@ from xdsl.dialects.builtin import IntegerType
 from xdsl.ir import Attribute, Operation, SSAValue
 
 from ...dialects.dims.expression import Dim, DimError
-from ...dialects.dims.interval import SIZE_LIMIT
+from ...dialects.dims.interval import SIZE_LIMIT, interval
 from ...dialects.onnx.types import ELEMENT_TYPES
 from . import value_arithmetic, value_movement
 from .computed import Array, computed_results
@@ -55,10 +55,12 @@ def set_values(c: Context) -> None:
 
 def _is_short(e: Element) -> bool:
     """Whether an expression is worth following: a longer one costs more than a symbol bound at run time."""
-    return not isinstance(e, Dim) or (len(e.terms) <= MAX_TERMS and len(str(e)) <= MAX_TEXT)
+    return not isinstance(e, Dim) or (
+        len(e.terms) <= MAX_TERMS and e.choices <= MAX_CHOICES and len(str(e)) <= MAX_TEXT
+    )
 
 
-MAX_TERMS, MAX_TEXT = 32, 800
+MAX_TERMS, MAX_TEXT, MAX_CHOICES = 32, 800, 6
 
 
 def _is_small(value: SSAValue) -> bool:
@@ -83,7 +85,19 @@ def _completed(c: Context, value: Any, elements: Elements) -> Elements | None:
     symbols = symbols_for(value, c.scope)
     if symbols is None:
         return filled(elements.shape, known)
+    for e, kept, symbol in zip(row_major(elements), known, row_major(symbols), strict=True):
+        if kept is None and isinstance(e, Dim) and isinstance(symbol, Dim):
+            _keep_range(c, e, symbol)
     return filled(elements.shape, [s if e is None else e for e, s in zip(known, row_major(symbols))])
+
+
+def _keep_range(c: Context, e: Dim, symbol: Dim) -> None:
+    """A symbol in the place of an expression that is too long has its range, if it cannot have left int64."""
+    low, high = interval(c.scope.facts.known(e), c.scope.facts.symbol_range)
+    if low >= -(2**63) and high < 2**63:
+        for condition in (f"{low} <= {symbol}", f"{symbol} <= {high}"):
+            if not c.scope.facts.prove(condition):
+                c.scope.facts.assume(condition)
 
 
 def _fits(c: Context, e: Element, element: Attribute) -> bool:

@@ -1,0 +1,105 @@
+"""What inference costs: counted work, and models at which the time of a mechanism could explode."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+from sardonyx.dialects.dims import as_dim
+from sardonyx.dialects.dims.expression import dim_sum
+
+from sardonyx import infer_shapes
+from sardonyx.simplifier import simplify_model
+
+FLOAT, INT64, BOOL = TensorProto.FLOAT, TensorProto.INT64, TensorProto.BOOL
+node, value = helper.make_node, helper.make_tensor_value_info
+
+
+def model(
+    nodes: list[onnx.NodeProto], inputs: list[onnx.ValueInfoProto], output: str, numbers: dict[str, list[int]]
+) -> onnx.ModelProto:
+    constants = [numpy_helper.from_array(np.array(v, np.int64), name) for name, v in numbers.items()]
+    graph = helper.make_graph(nodes, "g", inputs, [value(output, FLOAT, None)], constants)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
+
+
+def seconds(work: Callable[[], object]) -> float:
+    began = time.process_time()
+    work()
+    return time.process_time() - began
+
+
+def test_sums_of_many_sizes_are_what_sums_one_by_one_are() -> None:
+    clamps = [as_dim(f"min(max(N, {i}), {i + 1}) - {i}") for i in range(40)]
+    one_by_one = as_dim(0)
+    for clamp in clamps:
+        one_by_one = one_by_one + clamp
+    assert dim_sum(clamps) is one_by_one
+    parts = [as_dim(f"(N + {i % 3})//3") for i in range(33)]
+    assert dim_sum(parts) is as_dim(0) + sum(parts, as_dim(0))
+
+
+def nested_loops(depth: int, grows: bool) -> onnx.ModelProto:
+    """Loops in loops whose states each iteration changes, by a Concat with an outer value where it grows."""
+
+    def body(level: int) -> onnx.GraphProto:
+        last = "Concat" if grows else "Add"
+        inner, attributes = f"v{level}", {"axis": 0} if grows else {}
+        nodes = [node("Identity", [f"c{level}"], [f"go{level}"])]
+        if level + 1 < depth:
+            nodes.append(node("Loop", ["n", "", inner], [f"r{level}"], body=body(level + 1)))
+            inner = f"r{level}"
+        nodes.append(node(last, [inner, "x"], [f"z{level}"], **attributes))
+        inputs = [value(f"i{level}", INT64, []), value(f"c{level}", BOOL, []), value(f"v{level}", FLOAT, None)]
+        return helper.make_graph(
+            nodes, f"b{level}", inputs, [value(f"go{level}", BOOL, []), value(f"z{level}", FLOAT, None)]
+        )
+
+    inputs = [value("x", FLOAT, ["A", "B"]), value("n", INT64, [])]
+    return model([node("Loop", ["n", "", "x"], ["y"], body=body(0))], inputs, "y", {})
+
+
+@pytest.mark.parametrize("grows", [True, False])
+def test_loops_in_loops_cost_no_rounds_of_rounds(grows: bool) -> None:
+    assert seconds(lambda: infer_shapes(nested_loops(14, grows))) < 5
+
+
+STEPS: dict[str, Callable[[int], list[tuple[str, list[str], dict[str, int]]]]] = {
+    "quotients": lambda i: [("Add", [".", f"c{i % 3 + 1}"], {}), ("Mul", [".", "c2"], {}), ("Div", [".", "c3"], {})],
+    "signed quotients": lambda i: [("Sub", [".", f"c{i % 3}"], {}), ("Mul", [".", "c2"], {}), ("Div", [".", "c3"], {})],
+    "extremes": lambda i: [("Add", [".", f"c{i % 4}"], {}), ("Min", [".", "w"], {}), ("Max", [".", "u"], {})],
+    "remainders": lambda i: [("Mod", [".", f"c{i % 3 + 2}"], {}), ("Add", [".", "w"], {})],
+}
+
+
+@pytest.mark.parametrize("name", STEPS)
+def test_long_chains_of_sizes(name: str) -> None:
+    nodes = [
+        node("Shape", ["x"], ["v"], start=0, end=1),
+        node("Shape", ["x"], ["w"], start=1, end=2),
+        node("Sub", ["c3", "v"], ["u"]),
+    ]
+    at = "v"
+    for i in range(100):
+        for op, operands, attributes in STEPS[name](i):
+            result = f"t{len(nodes)}"
+            nodes.append(node(op, [at if o == "." else o for o in operands], [result], **attributes))
+            at = result
+    nodes += [node("Max", [at, "c0"], ["size"]), node("ConstantOfShape", ["size"], ["y"])]
+    made = model(nodes, [value("x", FLOAT, ["A", "B"])], "y", {f"c{i}": [i] for i in range(5)})
+    assert seconds(lambda: infer_shapes(made)) < 6
+
+
+@pytest.mark.parametrize("size", ["B", 400])
+def test_many_slices_of_one_tensor(size: str | int) -> None:
+    count, nodes = 400, list[onnx.NodeProto]()
+    for i in range(count):
+        nodes.append(node("Slice", ["x", f"c{i}", f"c{i + 1}", "c1"], [f"s{i}"]))
+        nodes.append(node("Exp", [f"s{i}"], [f"e{i}"]))
+    nodes.append(node("Concat", [f"e{i}" for i in range(count)], ["y"], axis=1))
+    made = model(nodes, [value("x", FLOAT, ["A", size])], "y", {f"c{i}": [i] for i in range(count + 1)})
+    assert seconds(lambda: simplify_model(infer_shapes(made))) < 8
