@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 
 from onnx import TensorProto, TensorShapeProto, TypeProto, ValueInfoProto
 from xdsl.dialects.builtin import DYNAMIC_INDEX, TensorType, UnrankedTensorType
 from xdsl.ir import Attribute
 
-from ..dialects.dims import Dim, ShapeAttr, as_dim, parse_dim, tensor_type
-from ..dialects.dims.expression import DimError
+from ..dialects.dims import Dim, ShapeAttr, as_dim, tensor_type
 from ..dialects.onnx.declared import Declared, Size
 from ..dialects.onnx.types import (
     ELEMENT_CODES,
@@ -23,25 +22,21 @@ from ..dialects.onnx.types import (
     SparseType,
 )
 from ..runtime.errors import ModelError
-
-
-def dim_of_text(text: str) -> Dim | None:
-    """A `dim_param` that is a name or an expression of the grammar; None for other text (`?`, `p2o.Dim.0`)."""
-    if not text.isascii():
-        return None  # a symbol stands in the IR's text, and in expressions that Python reads
-    try:
-        dim = parse_dim(text)
-    except DimError:
-        return None
-    return None if dim.is_const and dim.value < 0 else dim
+from .size_texts import dim_of_text, is_name
 
 
 class InputTypes:
-    """The types of a graph's inputs. A size that the file does not name is a fresh symbol, of that axis alone."""
+    """The types of a graph's inputs.
+
+    A size that the file does not name is a fresh symbol, of that axis alone.  Text that is no expression is a name, and
+    so is an expression of which the other sizes do not tell the symbols: each has one symbol wherever it stands.
+    """
 
     def __init__(self, inputs: Iterable[ValueInfoProto]) -> None:
-        listed = list(inputs)
-        self._taken = {name for info in listed for dim in _named(info.type) for name in dim.symbols}
+        found = [dim for info in inputs for dim in _named(info.type)]
+        self._taken = {name for dim in found for name in dim.symbols}
+        self._told = told_symbols(found)
+        self._names: dict[str | Dim, Dim] = {}
 
     def type_of(self, info: ValueInfoProto) -> Attribute:
         """The type of one input. Raises ModelError for an element type that does not exist."""
@@ -76,6 +71,11 @@ class InputTypes:
         dim = as_dim(size) if isinstance(size, int) and size >= 0 else None
         if isinstance(size, str):
             dim = dim_of_text(size)
+            known = size if dim is None else dim
+            if (dim is None and is_name(size)) or (dim is not None and not dim.symbols <= self._told):
+                if known not in self._names:
+                    self._names[known] = self._fresh(name, axis)
+                return self._names[known]
         return dim if dim is not None else self._fresh(name, axis)
 
     def _fresh(self, name: str, axis: int) -> Dim:
@@ -86,6 +86,27 @@ class InputTypes:
             symbol += "_"
         self._taken.add(symbol)
         return Dim.symbol(symbol)
+
+
+def told_symbols(dims: Iterable[Dim]) -> set[str]:
+    """The symbols that sizes tell: one alone, or one that is left in a size that is linear in it."""
+    told: set[str] = set()
+    waiting = list(dims)
+    while True:
+        found = {symbol for d in waiting if (symbol := told_by(d, d.symbols - told)) is not None}
+        if not found:
+            return told
+        told |= found
+        waiting = [d for d in waiting if not d.symbols <= told]
+
+
+def told_by(dim: Dim, unknown: Collection[str]) -> str | None:
+    """The one unknown symbol that a size tells: the size is that symbol times a positive number, plus what is known."""
+    if len(unknown) != 1:
+        return None
+    (symbol,) = unknown
+    factor = (dim - dim.subs({symbol: 0})).divide_exactly(Dim.symbol(symbol))
+    return symbol if factor is not None and factor.is_const and factor.value > 0 else None
 
 
 def _named(proto: TypeProto) -> Iterator[Dim]:
