@@ -15,7 +15,6 @@ from ...dialects.dims import Dim, as_dim, dim_min
 from .emit import Ix
 from .register_tile import Factors, RegisterTile
 from .winograd_channels import ChannelsBuilder
-from .winograd_forms import Group
 from .winograd_plan import last_heights, tiles_at_once
 
 
@@ -130,25 +129,35 @@ class TilesBuilder(ChannelsBuilder):
         tiles = block.tiles
         pitch = tiles + whole.rows
 
-        for group in self.form.groups:
-            with e.loop(0, group.count) as elements:
+        with e.loop(0, len(self.form.elements), nonempty=True) as elements:
+            slot, terms = self.terms_of(elements.index)
 
-                def multiply(tile: RegisterTile, first: Ix, group: Group = group, number: Ix = elements.index) -> None:
-                    row = (number + group.first) * pitch + first
-                    self.multiply_tile(tile, patches, products, column_tile, group, number, first, row)
+            def multiply(tile: RegisterTile, first: Ix) -> None:
+                row = elements.index * pitch + first
+                self.multiply_tile(tile, patches, products, column_tile, elements.index, slot, terms, first, row)
 
-                lower = last_heights(whole.rows)
-                # what is left takes one more tile, of a lower height where that is enough
-                most = lower[-1] if lower else 0
-                end = (tiles + (whole.rows - most - 1)) // whole.rows * whole.rows
-                with e.loop(0, end, whole.rows) as loop:
-                    multiply(whole, loop.index)
-                before, left = 0, tiles - end
-                for height in lower:
-                    fits = e.both(left.compare("sgt", before), left.compare("sle", height))
-                    with e.when(fits):
-                        multiply(RegisterTile(height, whole.vectors, whole.lanes), end)
-                    before = height
+            lower = last_heights(whole.rows)
+            # what is left takes one more tile, of a lower height where that is enough
+            most = lower[-1] if lower else 0
+            end = (tiles + (whole.rows - most - 1)) // whole.rows * whole.rows
+            with e.loop(0, end, whole.rows) as loop:
+                multiply(whole, loop.index)
+            before, left = 0, tiles - end
+            for height in lower:
+                fits = e.both(left.compare("sgt", before), left.compare("sle", height))
+                with e.when(fits):
+                    multiply(RegisterTile(height, whole.vectors, whole.lanes), end)
+                before = height
+
+    def terms_of(self, element: Ix) -> tuple[Ix, Ix]:
+        """The first term of an element, and how many it has: one code for all groups of them."""
+        e, (first, *others) = self.e, self.form.groups
+        slot, terms = element * first.terms, e.ix(first.terms)
+        for group in others:
+            is_in = element.compare("sge", group.first)
+            slot = e.select_index(is_in, (element - group.first) * group.terms + group.slot, slot)
+            terms = e.select_index(is_in, group.terms, terms)
+        return slot, terms
 
     def multiply_tile(
         self,
@@ -156,16 +165,16 @@ class TilesBuilder(ChannelsBuilder):
         patches: SSAValue,
         products: SSAValue,
         column_tile: Ix,
-        group: Group,
-        number: Ix,
+        element: Ix,
+        slot: Ix,
+        terms: Ix,
         first: Ix,
         row: Ix,
     ) -> None:
         """A register tile of an element: the block's tiles from `first` on, to the products' rows from `row` on."""
         e, depth, width = self.e, self.c.depth.value, self.tile.columns
-        slot = column_tile * len(self.form.slots) + number * group.terms + group.slot
-        weights_at = slot * (depth * width)
-        patches_at = number * self.slot_at(group.terms, 1) + self.slot_at(group.slot, group.first) + first
+        weights_at = (column_tile * len(self.form.slots) + slot) * (depth * width)
+        patches_at = self.room * (slot * depth) + element * self.tile.lanes + first
 
         def factors(indices: list[Ix]) -> Factors:
             [k] = indices
@@ -177,7 +186,7 @@ class TilesBuilder(ChannelsBuilder):
                 vectors.append(e.load_vector(self.weights, weight + v * tile.lanes, tile.lanes))
             return vectors, lambda r: self.products.load(e, patches, at + r)
 
-        for i, total in enumerate(tile.accumulate(e, self.products, [depth * group.terms], factors)):
+        for i, total in enumerate(tile.accumulate(e, self.products, [terms * depth], factors)):
             place = row * width + (i // tile.vectors * width + i % tile.vectors * tile.lanes)
             e.store_vector(total, products, place)
 
