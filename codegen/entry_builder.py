@@ -12,6 +12,7 @@ from xdsl.ir import Attribute, Block, Operation, SSAValue
 from ..dialects import dims, kernel, onnx
 from ..dialects.dims import Dim, ShapeAttr
 from ..dialects.dims.interval import SIZE_LIMIT
+from ..dialects.dims.reserved import THREADS
 from ..dialects.dims.text import brief
 from ..dialects.onnx import text_of
 from ..dialects.target import Target
@@ -52,8 +53,6 @@ POLL_SYMBOL = "sx_poll_point"
 TIME_SYMBOL = "sx_note_time"
 GUARD_VALUES = 6
 """A guard's message has at most so many numbers."""
-THREADS = "sx_threads"
-"""The symbol of the number of threads: a name that no model has by chance."""
 
 
 # --- the builder ---
@@ -360,8 +359,6 @@ class EntryBuilder:
                 at += 1
         rest: list[tuple[str, Dim, SSAValue]] = []
         for place, dim, size in axes:
-            if THREADS in dim.symbols:
-                raise EntryError(f"{place} is '{dim}', but '{THREADS}' is the number of threads")
             symbol = bare_symbol(dim)
             if symbol is None or symbol in self.bound_at:
                 rest.append((place, dim, size))

@@ -40,6 +40,7 @@ from ..dialects.onnx.types import UNKNOWN, RefAttr
 from ..runtime.errors import InputError, ModelError, UnsupportedError
 from ..semantics.weights import File, WeightStore, map_file
 from .bodies import check_bodies
+from .calls import Parameters, require_imports
 from .damage import parse, refuse_bad_text
 from .header import header_of
 from .operators import Resolved, between, check_operands, newest_versions, resolve, result_types, specs_of
@@ -48,7 +49,7 @@ from .ranges import declared_ranges
 from .scope import NotYet, Scope, needed
 from .source_lines import scope_and_line
 from .tensors import Tensors
-from .types import InputTypes, declared, loose_type
+from .types import InputTypes, check_defaults, declared, loose_type
 from .wire import Skeleton
 
 LONG = 256  # entries; a longer attribute of numbers or strings is a weight
@@ -113,6 +114,7 @@ class Reader:
         self._tensors = Tensors(self.skeleton, self.file, self.weights, self.folder)
         self._infos: dict[int, NodeInfo] = {}
         self._next_id = 0
+        self._parameters = {_symbol(f, i): Parameters(f) for i, f in enumerate(self.proto.functions)}
         self._functions = {_identity(f): _symbol(f, i) for i, f in enumerate(self.proto.functions)}
         if len(self._functions) < len(self.proto.functions):
             raise ModelError("two local functions have the same domain, name and overload")
@@ -153,6 +155,7 @@ class Reader:
     def _main(self, graph: GraphProto, opsets: Mapping[str, int]) -> FuncOp:
         defaults = {t.name for t in graph.initializer} | {t.values.name for t in graph.sparse_initializer}
         arguments = [i for i in graph.input if i.name not in defaults or i.name in self.overrides]
+        check_defaults(graph)
         types = InputTypes(arguments)
         block = Block(arg_types=[types.type_of(info) for info in arguments])
         scope = Scope()
@@ -177,6 +180,7 @@ class Reader:
         for argument, name in zip(block.args, proto.input):
             scope.define(needed(name, f"an input of function '{proto.name}'"), argument)
         opsets = self._opsets(proto.opset_import, self.proto.ir_version)
+        require_imports(proto, opsets, {(names.normal_domain(d), name) for d, name, _ in self._functions})
         try:
             self._nodes(proto.node, block, scope, opsets)
             outputs = [self._output(scope, name) for name in proto.output]
@@ -392,6 +396,7 @@ class Reader:
         opsets: Mapping[str, int],
     ) -> onnx.CallOp:
         values: dict[str, Attribute] = {}
+        self._parameters[symbol].check(proto)
         for attribute in proto.attribute:
             value, inner = self._value(attribute, scope, opsets, [])
             if inner:

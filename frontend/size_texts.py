@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 
 from ..dialects.dims.expression import Dim, DimError, parse_dim
+from ..dialects.dims.reserved import is_reserved
 
 _MAX_POWER = 8
 
@@ -13,7 +14,7 @@ def dim_of_text(text: str) -> Dim | None:
     """A `dim_param` that is a name or an expression; None for other text (`?`, `p2o.Dim.0`).
 
     Beside the grammar of `parse_dim`, it reads `Max`, `Min`, `FloorDiv`, `Mod`, `**`, and quotients rounded by `floor`,
-    `ceiling` or `CeilToInt`, as torch and sympy print sizes.
+    `ceiling` or `CeilToInt`, as torch and sympy print sizes.  A name that the compiler has for itself is other text.
     """
     if not text.isascii():
         return None  # a symbol stands in the IR's text, and in expressions that Python reads
@@ -21,7 +22,9 @@ def dim_of_text(text: str) -> Dim | None:
         dim = parse_dim(text)
     except DimError:
         dim = _of_printed(text)
-    return None if dim is None or (dim.is_const and dim.value < 0) else dim
+    if dim is None or (dim.is_const and dim.value < 0) or any(map(is_reserved, dim.symbols)):
+        return None
+    return dim
 
 
 def is_name(text: str) -> bool:

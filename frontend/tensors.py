@@ -23,6 +23,9 @@ SMALL = 64  # elements; a larger constant is a weight
 _BIG = 1 << 62  # bytes; no file has them, and no size in the IR may reach it
 
 
+_DATA_FIELDS = ("raw_data", "float_data", "double_data", "int32_data", "int64_data", "uint64_data", "string_data")
+
+
 class Tensors:
     """The tensors of one model: from its own bytes, or from the files beside it that it names."""
 
@@ -49,6 +52,9 @@ class Tensors:
         element, shape = type_.element_type, type_.get_shape()
         if proto.HasField("segment"):
             raise ModelError(f"{_title(proto)} is one segment of a tensor, which no operator can take")
+        if len(fields := [name for name in _DATA_FIELDS if len(getattr(proto, name))]) > 1:
+            listed = " and in ".join(f"'{name}'" for name in fields)
+            raise ModelError(f"{_title(proto)} has values in {listed}")
         if element == STRING:
             return self._weights.add(self._strings(proto, shape))
         if proto.data_location == TensorProto.EXTERNAL:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Iterator
 
-from onnx import TensorProto, TensorShapeProto, TypeProto, ValueInfoProto
+from onnx import GraphProto, TensorProto, TensorShapeProto, TypeProto, ValueInfoProto
 from xdsl.dialects.builtin import DYNAMIC_INDEX, TensorType, UnrankedTensorType
 from xdsl.ir import Attribute
 
@@ -23,6 +23,30 @@ from ..dialects.onnx.types import (
 )
 from ..runtime.errors import ModelError
 from .size_texts import dim_of_text, is_name
+
+UNKNOWN_SIZE = -1
+"""What some exporters write for a size that is not known; any lower number is wrong."""
+
+
+def check_defaults(graph: GraphProto) -> None:
+    """Raises ModelError where an initializer is also an input, of another element type or other sizes."""
+    tensors = {tensor.name: tensor for tensor in graph.initializer}
+    for info in graph.input:
+        tensor, type_ = tensors.get(info.name), info.type.tensor_type
+        if tensor is None or not info.type.HasField("tensor_type"):
+            continue
+        if type_.elem_type not in (TensorProto.UNDEFINED, tensor.data_type):
+            kinds = [ELEMENT_NAMES[_element(code, info.name)] for code in (type_.elem_type, tensor.data_type)]
+            raise ModelError(f"'{info.name}' is {kinds[0]} as an input, and {kinds[1]} as an initializer")
+        sizes = [_size(dim) for dim in type_.shape.dim]
+        fits = len(sizes) == len(tensor.dims) and all(
+            not isinstance(size, int) or size < 0 or size == given for size, given in zip(sizes, tensor.dims)
+        )
+        if type_.HasField("shape") and not fits:
+            listed = ", ".join("?" if size is None else str(size) for size in sizes)
+            raise ModelError(
+                f"'{info.name}' has the sizes [{listed}] as an input, and {list(tensor.dims)} as an initializer"
+            )
 
 
 class InputTypes:
@@ -68,6 +92,8 @@ class InputTypes:
 
     def _dim(self, proto: TensorShapeProto.Dimension, name: str, axis: int) -> Dim:
         size = _size(proto)
+        if isinstance(size, int) and size < UNKNOWN_SIZE:
+            raise ModelError(f"input '{name}' has the size {size} on axis {axis}")
         dim = as_dim(size) if isinstance(size, int) and size >= 0 else None
         if isinstance(size, str):
             dim = dim_of_text(size)

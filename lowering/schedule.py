@@ -19,12 +19,11 @@ from xdsl.ir import Attribute, Block, BlockArgument, Operation, SSAValue
 from ..dialects import kernel, onnx
 from ..dialects.dims import Dim, ShapeAttr, as_dim, dim_max, dims_of
 from ..dialects.dims.expression import DimError, Symbol
+from ..dialects.dims.reserved import THREADS
 
 ALIGNMENT = 64
 NOMINAL = 64
 """The size that a symbol is taken to have when a choice must be made for all sizes."""
-THREADS = "sx_threads"
-"""The symbol of the number of threads: a name that no model has by chance."""
 
 
 def element_bytes(element: Attribute) -> int:

@@ -13,7 +13,8 @@ from typing import Any, cast
 
 import numpy as np
 
-from .errors import InputError
+from .available import available_memory, require
+from .errors import InputError, ResourceError
 from .manifest import OBJECT_TYPES, TensorSpec
 
 Array = np.ndarray[Any, Any]
@@ -91,13 +92,23 @@ def as_input(value: object, spec: Spec) -> Array:
     array = _as_array(value, spec)
     if spec.rank >= 0 and len(array.shape) != spec.rank:
         raise InputError(f"input '{spec.name}' has {_axes(array.ndim)} {array.shape}, expected {_axes(spec.rank)}")
-    if array.dtype != spec.dtype:
-        if array.dtype.newbyteorder("=") != spec.dtype:
-            raise InputError(f"input '{spec.name}' is {array.dtype.name}, expected {spec.text}")
-        array = array.astype(spec.dtype)
-    if array.flags.num & C_ORDER_ALIGNED != C_ORDER_ALIGNED:
-        array = np.array(array, order="C", copy=True)
+    if array.dtype != spec.dtype and array.dtype.newbyteorder("=") != spec.dtype:
+        raise InputError(f"input '{spec.name}' is {array.dtype.name}, expected {spec.text}")
+    if array.dtype != spec.dtype or array.flags.num & C_ORDER_ALIGNED != C_ORDER_ALIGNED:
+        return _copied(array, spec)
     return array
+
+
+def _copied(array: Array, spec: Spec) -> Array:
+    """The array in the order and byte order that programs read. Raises ResourceError where that takes too much."""
+    size = array.size * spec.dtype.itemsize
+    try:
+        require(size)
+        return np.array(array, spec.dtype, order="C", copy=True)
+    except MemoryError as error:
+        free = f"its copy has {size} bytes, {available_memory()} are available"
+        text = f"input '{spec.name}' with the sizes {array.shape} does not lie in order, and does not fit into memory"
+        raise ResourceError(f"{text}: {free}") from error
 
 
 def _axes(rank: int) -> str:

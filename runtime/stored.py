@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import json
 import mmap
@@ -141,7 +142,11 @@ class FileDigests:
 
     def digest(self, path: Path) -> str:
         """The digest of a file's bytes. Raises OSError."""
-        with open(path, "rb") as file:
+        try:
+            file = open(path, "rb")  # noqa: SIM115
+        except ValueError as error:  # a text that is no path
+            raise OSError(errno.EINVAL, str(error)) from error
+        with file:
             before = os.fstat(file.fileno())
             known = self.recall(before)
             if known is not None:

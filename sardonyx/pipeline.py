@@ -143,7 +143,8 @@ def _assume(state: State) -> None:
         try:
             state.facts.assume(condition)
         except (DimError, Contradiction) as e:
-            raise InputError(f"assume={condition!r}: {e}") from e
+            option = "dims" if condition in ranges else "assume"
+            raise InputError(f"{option}={condition!r}: {e}") from e
 
 
 def _fix_rank(block: Block, answer: str) -> bool:
@@ -271,7 +272,11 @@ def check_assumptions(state: State) -> None:
             continue
         if unknown := sorted(assumed_symbols(op) - bound.keys()):
             known = ", ".join(bound) or "none"
-            raise InputError(f"assume={op.condition.data!r}: the model has no symbol {unknown[0]!r}, but {known}")
+            given = f"assume={op.condition.data!r}"
+            for name, low, high in state.options.dims:
+                if name == unknown[0]:
+                    given = f"dims={ ({name: (low, high)}) }"
+            raise InputError(f"{given}: the model has no symbol {unknown[0]!r}, but {known}")
 
 
 def _integer_products(state: State) -> None:

@@ -69,19 +69,24 @@ def apply_schedules(
 ) -> None:
     """Puts onto each kernel what is given for it; what the caller says goes before what the tuner found.
 
-    `tuned_keys` are `tuned_key`s by the kernel's name.  Raises InputError for a name that no kernel has.
+    `tuned_keys` are `tuned_key`s by the kernel's name.  Raises InputError for a name that no kernel has, and
+    for a part of `*` that none has.
     """
     given: dict[str, Schedule] = json.loads(text) if text else {}
     known = {name for k in kernels for name in (k.sym_name.data, key_of(k))}
     if unknown := sorted(given.keys() - known - {EVERY}):
         names = ", ".join(k.sym_name.data for k in kernels) or "none"
         raise InputError(f"schedule: there is no kernel {unknown[0]!r}; the kernels are {names}")
+    left = set(given.get(EVERY, {}))
     for kernel in kernels:
         name, key = kernel.sym_name.data, key_of(kernel)
         every = of_its_parts(kernel, given[EVERY]) if EVERY in given else {}
+        left -= every.keys()
         schedule = merged([tuned.get(tuned_keys.get(name, ""), {}), every, given.get(key, {}), given.get(name, {})])
         if schedule:
             kernel.attributes[SCHEDULE] = attribute(schedule)
+    if left:
+        raise InputError(f"schedule of {EVERY!r}: no kernel has a part {min(left)!r}")
 
 
 def of_its_parts(kernel: FuncOp, schedule: Schedule) -> Schedule:

@@ -38,6 +38,7 @@ from ..dialects.dims.interval import (
 from ..dialects.dims.interval import (
     Ranges as SymbolRanges,
 )
+from ..dialects.dims.reserved import FACT, FIRST_SIGNED_FACT
 from ..dialects.dims.text import BRIEF
 from .conditions import (
     Condition,
@@ -52,7 +53,6 @@ from .conditions import (
 
 Ranges: TypeAlias = Mapping[str, "tuple[int, int | None]"]
 
-_INTERNAL = "__fact"  # the start of the names of internal symbols
 _MAX_INTERNAL = 500  # past so many, facts are kept as equations and inequalities
 _MAX_TIED = (0, 4, 16)  # inequalities that share a term with a question, taken for it: of the last one, of the first
 _MAX_EQUATION = 4  # terms of an equation that is worth keeping
@@ -132,7 +132,7 @@ class Facts:
 
     def _name(self, signed: bool = False) -> str:
         self._fresh += 1
-        return f"v{10**9 + self._fresh}" if signed else f"{_INTERNAL}{self._fresh}"
+        return f"v{FIRST_SIGNED_FACT + self._fresh}" if signed else f"{FACT}{self._fresh}"
 
     def _new(self, low: Bound, high: Bound) -> Dim:
         """An internal symbol of this range."""
@@ -428,7 +428,7 @@ def _never_zero(d: Dim) -> bool:
 
 
 def _is_internal(name: str) -> bool:
-    return name.startswith(_INTERNAL)
+    return name.startswith(FACT)
 
 
 def _linear_symbols(d: Dim) -> Iterator[Symbol]:

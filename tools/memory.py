@@ -7,10 +7,9 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from ..dialects.dims import parse_dim
+from ..dialects.dims.reserved import THREADS
 from ..runtime.errors import InputError
 
-THREADS = "sx_threads"
-"""The symbol of the number of threads in the plan's formulas."""
 ALIGNMENT = 64
 """Every buffer begins at a multiple of this, and its size is rounded up to one."""
 

@@ -11,9 +11,11 @@ from xdsl.ir import Attribute
 from ...dialects import onnx
 from ...dialects.dims.expression import ONE, Dim, as_dim
 from ...dialects.onnx.types import STRING, MapType, SequenceType
+from ..reference.ml_trees import MODES
 from .context import Context, Rules, ShapeError, Types
 from .creation import attribute_type, list_length
 from .elementwise import FLOAT
+from .forests import places_of, require_ends
 
 
 def _rows(c: Context) -> Dim:
@@ -90,21 +92,17 @@ def _nodes(c: Context, prefix: str, targets: int) -> None:
     _within(c, f"{prefix}_ids", targets)
     trees, names = _numbers(c, "nodes_treeids"), _numbers(c, "nodes_nodeids")
     inner = np.array([mode != "LEAF" for mode in _values(c, "nodes_modes")], np.bool_)
-    for name in ("nodes_truenodeids", "nodes_falsenodeids"):
-        _exist(name, trees[inner], _numbers(c, name)[inner], trees, names)
-    _exist(f"{prefix}_nodeids", _numbers(c, f"{prefix}_treeids"), _numbers(c, f"{prefix}_nodeids"), trees, names)
-
-
-def _exist(attribute: str, trees: np.ndarray, nodes: np.ndarray, all_trees: np.ndarray, all_nodes: np.ndarray) -> None:
-    """Raises for a node that an attribute refers to and that its tree does not have."""
-    _, known = np.unique(
-        np.stack([np.append(all_trees, trees), np.append(all_nodes, nodes)]), axis=1, return_inverse=True
-    )
-    known = known.reshape(-1)
-    absent = np.flatnonzero(~np.isin(known[len(all_trees) :], known[: len(all_trees)]))
-    if absent.size:
-        tree, node = trees[absent[0]], nodes[absent[0]]
-        raise ShapeError(f"its attribute '{attribute}' refers to node {node} of tree {tree}, which is not there")
+    below = [
+        places_of(name, trees[inner], _numbers(c, name)[inner], trees, names)
+        for name in ("nodes_truenodeids", "nodes_falsenodeids")
+    ]
+    parents = np.tile(np.flatnonzero(inner), 2)
+    require_ends(parents, np.concatenate(below), len(trees), lambda n: f"node {names[n]} of tree {trees[n]}")
+    voters = _numbers(c, f"{prefix}_treeids"), _numbers(c, f"{prefix}_nodeids")
+    branches = np.flatnonzero(inner[places_of(f"{prefix}_nodeids", *voters, trees, names)])
+    if branches.size:
+        tree, node = (int(v[branches[0]]) for v in voters)
+        raise ShapeError(f"its attribute '{prefix}_nodeids' has node {node} of tree {tree}, which is no leaf")
 
 
 def scaler(c: Context) -> Types:
@@ -167,6 +165,9 @@ def svm_regressor(c: Context) -> Types:
     return [c.tensor(FLOAT, [_rows(c), 1])]
 
 
+_TREE_OPTIONAL = ("nodes_missing_value_tracks_true", "nodes_hitrates")
+
+
 def tree_ensemble(c: Context) -> Types:
     targets = c.attr("n_targets")
     _within(c, "nodes_featureids", _columns(c))
@@ -186,6 +187,12 @@ def tree_ensemble(c: Context) -> Types:
                 f"its attribute 'nodes_{side}nodeids' refers to {kind} {children[absent[0]]}, which is not there"
             )
     _within(c, "tree_roots", nodes)
+    _within(c, "nodes_modes", len(MODES))
+    _lengths(c, "nodes_featureids", "nodes_modes", "nodes_splits", optional=_TREE_OPTIONAL)
+    _lengths(c, "leaf_targetids", "leaf_weights")
+    parents = [np.flatnonzero(_numbers(c, f"nodes_{side}leafs") == 0) for side in ("true", "false")]
+    below = [_numbers(c, f"nodes_{side}nodeids")[at] for side, at in zip(("true", "false"), parents)]
+    require_ends(np.concatenate(parents), np.concatenate(below), nodes, lambda n: f"node {n}")
     return [c.like(0, [_rows(c), 1 if targets is None else targets])]
 
 
@@ -222,7 +229,12 @@ def one_hot_encoder(c: Context) -> Types:
     return [c.tensor(FLOAT, [*c.dims(0), categories])]
 
 
+_LISTS = ("floats", "int64s", "strings", "tensor")
+
+
 def label_encoder(c: Context) -> Types:
+    named = (f"{part}_{kind}" for part in ("keys", "values") for kind in _LISTS)
+    _lengths(c, *(name for name in named if c.attr(name) is not None))
     for name, element in (("values_strings", STRING), ("values_int64s", i64), ("values_floats", FLOAT)):
         if c.attr(name) is not None:
             return [c.tensor(element, c.dims(0))]

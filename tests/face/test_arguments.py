@@ -66,6 +66,24 @@ NO_TOLERANCE = "a number from 0 up"
 NO_THREADS = "a number of threads, at least 1 (the caller's), or None for one on each core"
 
 
+def test_a_range_of_a_size_that_the_model_does_not_have() -> None:
+    with pytest.raises(sx.InputError, match=r"^dims=\{'Q': \(1, 2\)\}: the model has no symbol 'Q', but N$"):
+        sx.compile(MODEL, dims={"Q": (1, 2)})
+
+
+@pytest.mark.parametrize("path", ["a\0b", "a\ud800b"])
+@pytest.mark.parametrize("cache", [False, True])
+def test_a_text_that_is_no_path(path: str, cache: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SARDONYX_CACHE", str(tmp_path) if cache else "off")
+    with pytest.raises(sx.ModelError, match="cannot be read"):
+        sx.compile(path)
+
+
+def test_an_input_whose_copy_is_too_large() -> None:
+    with pytest.raises(sx.ResourceError, match=r"^input 'x' with the sizes \(1099511627776, 4\) does not lie in order"):
+        sx.compile(MODEL)({"x": np.broadcast_to(np.float32(1), (1 << 40, 4))})
+
+
 @pytest.mark.parametrize(
     ("function", "name", "value", "text"),
     [

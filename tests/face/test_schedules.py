@@ -146,6 +146,7 @@ def test_a_schedule_that_was_printed_can_be_given(model: Maker, tmp_path: Path) 
         ("matmul", {"nothing": {"matmul": {"rows": 1}}}, "there is no kernel 'nothing'; the kernels are matmul_0"),
         ("matmul", {"*": {"matmul": {"rows": 1.5}}}, "matmul.rows is 1.5, neither"),
         ("matmul", {"*": {"matmul": 3}}, "'matmul' has no choices by name"),
+        ("matmul", {"*": {"foo": {"rows": 1}}}, "schedule of '*': no kernel has a part 'foo'"),
         ("matmul", {"*": 3}, "expected parts with their choices"),
         ("matmul", "no/such/file.json", "no/such/file.json"),
         ("conv", {"*": {"conv": {"algorithm": "winograd"}}}, "algorithm of conv cannot be 'winograd' here"),
@@ -155,7 +156,7 @@ def test_a_schedule_that_was_printed_can_be_given(model: Maker, tmp_path: Path) 
     ],
 )
 def test_what_cannot_be_is_refused_with_the_reason(model: Maker, name: str, schedule: Any, message: str) -> None:
-    with pytest.raises(sx.InputError, match=message.replace("(", r"\(").replace(".", r"\.")):
+    with pytest.raises(sx.InputError, match=message.replace("(", r"\(").replace(".", r"\.").replace("*", r"\*")):
         sx.compile(model(MODELS[name]), cache=False, schedule=schedule)
 
 

@@ -8,14 +8,17 @@ from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 
+import numpy as np
 import pytest
 from models import ODD_MODELS, control_flow, functions, info, model, node, simple
-from onnx import ModelProto, NodeProto, TensorProto
+from onnx import AttributeProto, ModelProto, NodeProto, TensorProto, helper
 from sardonyx.frontend.exporter import export_model
 from sardonyx.frontend.importer import import_model
 from sardonyx.rewrites.inline_functions import inline_functions
 from sardonyx.rewrites.upgrade import upgrade_opset
 from sardonyx.runtime.errors import Error, ModelError, UnsupportedError
+
+import sardonyx as sx
 
 
 def problem(source: ModelProto | bytes | Path, kind: type[Error] = ModelError) -> str:
@@ -97,6 +100,42 @@ def test_tensors() -> None:
         tensor(data_type=TensorProto.INT32, dims=[500], float_data=[0.0] * 500)
     )
     assert "one segment" in problem(tensor(segment=TensorProto.Segment(begin=0, end=2), raw_data=bytes(12)))
+
+
+def test_a_tensor_has_its_values_in_one_field() -> None:
+    both = tensor(float_data=[1.0, 2.0, 3.0], raw_data=bytes(12))
+    assert problem(both) == "tensor 'w' has values in 'raw_data' and in 'float_data'"
+    large = tensor(dims=[1000], float_data=[1.0] * 1000, int64_data=[1])
+    assert "tensor 'w' has values in " in problem(large)
+
+
+def test_an_initializer_that_is_also_an_input() -> None:
+    def with_input(*args: object) -> ModelProto:
+        m = tensor(raw_data=bytes(12))
+        m.graph.input.append(info("w", *args))
+        return m
+
+    assert problem(with_input([4])) == "'w' has the sizes [4] as an input, and [3] as an initializer"
+    assert problem(with_input(["K", 1])) == "'w' has the sizes [K, 1] as an input, and [3] as an initializer"
+    assert problem(with_input([3], TensorProto.INT64)) == "'w' is int64 as an input, and float as an initializer"
+    for fits in ([3], ["K"], [None], None):
+        import_model(with_input(fits))
+
+
+def test_a_negative_size() -> None:
+    m = simple()
+    m.graph.input[0].type.tensor_type.shape.dim[1].dim_value = -4
+    assert problem(m) == "input 'x' has the size -4 on axis 1"
+    m.graph.input[0].type.tensor_type.shape.dim[1].dim_value = -1  # exporters write it for a size that is not known
+    import_model(m)
+
+
+@pytest.mark.parametrize("name", ["sx_threads", "__fact1", "v1000000001", "u0", "v0", "d0", "_", "min"])
+def test_a_size_may_have_any_name(name: str) -> None:
+    nodes = [node("Neg", ["x"], ["a"]), node("Add", ["a", "x"], ["y"])]
+    given = np.ones((4, 3), np.float32)
+    program = sx.compile(model(nodes, [info("x", [name, 3])], [info("y", [name, 3])]))
+    assert program({"x": given})["y"].tolist() == [[0.0] * 3] * 4
 
 
 def test_nodes() -> None:
@@ -198,6 +237,30 @@ def test_explosion_is_counted_and_not_made() -> None:
     lines = str(caught.value).splitlines()
     assert lines[1] == f"  --> node 'first' calls local.f0: {2**31:,} nodes"
     assert lines[2] == f"   | local.f0 calls local.f1 2 times, of {2**30:,} nodes each"
+
+
+def with_function(call: NodeProto, opsets: bool = True) -> ModelProto:
+    body = node("LeakyRelu", ["p"], ["q"])
+    body.attribute.add(name="alpha", ref_attr_name="slope", type=AttributeProto.FLOAT)
+    imports = [helper.make_opsetid("", 21)] * opsets
+    m = model([call], [info("x")], [info("y")])
+    m.opset_import.add(domain="my", version=1)
+    m.functions.append(helper.make_function("my", "F", ["p"], ["q"], [body], imports, ["slope"]))
+    return m
+
+
+def test_attributes_of_a_call() -> None:
+    import_model(with_function(node("F", ["x"], ["y"], domain="my", slope=0.5)))
+    import_model(with_function(node("F", ["x"], ["y"], domain="my")))
+    wrong = problem(with_function(node("F", ["x"], ["y"], domain="my", name="call", slope=3)))
+    assert wrong == "node 'call' (F): its attribute 'slope' is INT, and the function takes FLOAT"
+    unknown = node("F", ["x"], ["y"], domain="my", name="call", angle=3.0)
+    assert problem(with_function(unknown)) == "node 'call' (F): the function 'F' has no attribute 'angle'"
+
+
+def test_a_function_imports_what_it_uses() -> None:
+    text = problem(with_function(node("F", ["x"], ["y"], domain="my"), opsets=False))
+    assert "function 'F': the node LeakyRelu that makes 'q' is of ai.onnx, and the function imports no" in text
 
 
 def test_two_functions_of_one_name() -> None:

@@ -125,10 +125,11 @@ def test_unknown_fields_are_refused_and_not_lost() -> None:
 
 
 def test_text_says_which_weights_have_changed(tmp_path: Path) -> None:
-    from models import overridable
+    from models import info, overridable
     from onnx import numpy_helper
 
     big = overridable()
+    next(i for i in big.graph.input if i.name == "w").CopyFrom(info("w", [100, 100]))
     big.graph.initializer[0].CopyFrom(numpy_helper.from_array(np.ones((100, 100), np.float32), "w"))
     path = tmp_path / "m.onnx"
     path.write_bytes(bytes_of(big))

@@ -156,6 +156,39 @@ def test_a_child_that_is_not_there_is_named() -> None:
         sx.compile(model("TreeEnsembleRegressor", lists, samples(), version=3))
 
 
+def refused(text: str, operator: str, attributes: dict[str, Any], version: int = 5) -> None:
+    with pytest.raises(sx.ModelError, match=text):
+        sx.lower(model(operator, attributes, samples(), version=version), to="graph")
+
+
+def test_trees_that_lead_back_to_themselves() -> None:
+    attributes = Nodes([0], 1).attributes(2, "f4", aggregate_function=1)
+    inner = [at for at, leaf in enumerate(attributes["nodes_trueleafs"]) if not leaf]
+    children = list(attributes["nodes_truenodeids"])
+    children[inner[-1]] = inner[-1]
+    refused(f"node {inner[-1]} leads back to itself", "TreeEnsemble", attributes | {"nodes_truenodeids": children})
+    children[inner[-1]] = 0
+    refused("leads back to itself", "TreeEnsemble", attributes | {"nodes_truenodeids": children})
+    lists = older(2, "target", (0,)) | {"n_targets": 1}
+    lists["nodes_truenodeids"][0] = lists["nodes_nodeids"][0]
+    refused("node 0 of tree 0 leads back to itself", "TreeEnsembleRegressor", lists, 3)
+
+
+def test_votes_of_what_is_no_leaf_and_modes_that_do_not_exist() -> None:
+    lists = older(2, "target", (0,)) | {"n_targets": 1}
+    lists["target_nodeids"][0] = 0
+    refused("'target_nodeids' has node 0 of tree 0, which is no leaf", "TreeEnsembleRegressor", lists, 3)
+    attributes = Nodes([0], 1).attributes(1, "f4", aggregate_function=1)
+    modes = np.array(attributes["nodes_modes"])
+    modes[0] = 9
+    refused("the numbers in 'nodes_modes' are below 7", "TreeEnsemble", attributes | {"nodes_modes": modes})
+    refused(
+        "belong together, and have other lengths: 'nodes_featureids'",
+        "TreeEnsemble",
+        attributes | {"nodes_splits": attributes["nodes_splits"][1:]},
+    )
+
+
 @pytest.mark.parametrize("transform", range(len(TRANSFORMS)), ids=TRANSFORMS)
 def test_transforms(transform: int) -> None:
     forest = Nodes([0], 3)
