@@ -499,7 +499,7 @@ class GraphWriter:
         if not isinstance(last, onnx.YieldOp):
             raise ModelError(f"a body of {describe(op)} does not end in onnx.Yield")
         listed = came[0].output if came is not None else ()
-        outputs = inner.body_outputs(list(last.operands))
+        outputs = inner.body_outputs(list(last.operands), [info.name for info in listed])
         inner.write(graph, list(zip(last.operands, outputs)))
         for at, argument in enumerate(block.args):
             source = came[0].input[at] if came is not None and at < len(came[0].input) else None
@@ -509,10 +509,11 @@ class GraphWriter:
             add_info(graph.output, name, value.type, listed[at] if at < len(listed) else None)
         inner.keep_declared(graph)
 
-    def body_outputs(self, values: Sequence[SSAValue]) -> list[str]:
+    def body_outputs(self, values: Sequence[SSAValue], listed: Sequence[str]) -> list[str]:
         """A name for each output that needs a copy, "" for the others, which go by their own.
 
-        The standard wants an output to be made in the body, and each name once; what the file has is kept all the same.
+        An output has to be made in the body; what the file has is kept all the same.  Of what is given twice, the file
+        may list the name already.
         """
         last = self.came[1].last_op if self.came is not None else None
         given = list(last.operands) if last is not None else []
@@ -522,7 +523,8 @@ class GraphWriter:
             as_came = at < len(given) and self._now(given[at]) is value
             made_here = isinstance(value, OpResult) and value.owner.parent is self.block
             if value in seen:
-                stays = as_came and given[at] in given[:at]
+                is_listed = made_here and at < len(listed) and value_name(value) == listed[at]
+                stays = is_listed or (as_came and given[at] in given[:at])
             else:
                 stays = as_came or (made_here and not isinstance(value.owner, dims.TensorOp))
             outputs.append("" if stays else self.fresh("output"))

@@ -2,20 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass
 from pathlib import Path
 
 import onnx as onnx_package
-from onnx import ModelProto, TypeProto, ValueInfoProto
+from onnx import GraphProto, ModelProto, NodeProto, TypeProto, ValueInfoProto
 from xdsl.dialects.builtin import ModuleOp, TensorType, UnrankedTensorType
-from xdsl.ir import Attribute, Block, SSAValue
+from xdsl.dialects.func import FuncOp
+from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
 from .collection import without_collection
 from .dialects import dims, onnx
 from .dialects.dims import Dim
-from .dialects.onnx.model import INPUTS, declared_ranges, fix_defaults, main_of, names_of
+from .dialects.onnx.base import origin_of
+from .dialects.onnx.model import (
+    INPUTS,
+    declared_ranges,
+    fix_defaults,
+    is_local_function,
+    main_of,
+    names_of,
+    opsets_of,
+)
 from .dialects.onnx.types import ELEMENT_CODES, OptionalType, SequenceType
 from .frontend.importer import import_model
+from .frontend.inspection import graph_names
 from .frontend.size_texts import dim_of_text, is_name
 from .rewrites.infer import infer_shapes as infer_module
 from .rewrites.upgrade import upgrade_opset
@@ -25,10 +37,11 @@ from .semantics.shapes.containers import ANY, container_dims
 
 @without_collection()
 def infer_shapes(model: ModelProto | str | Path | bytes, *, keep_defaults: bool = False) -> ModelProto:
-    """A copy of the model in which every value of the main graph has its type in `output` or `value_info`.
+    """A copy of the model in which every value has its type in `output` or `value_info` of its graph or body.
 
     Sizes are numbers, or `dim_param` expressions over the inputs' symbols with `+ - * // %`, `min()`, `max()` and
-    `broadcast()`; a size that data decides is a new name.  The types that the file declared are replaced.
+    `broadcast()`; a size that data decides is a new name, and so is one that each iteration of a body may change.  The
+    types that the file declared are replaced.  Values of a local function have the sizes that all its calls agree on.
     An initializer that the file also lists as an input has its default value, unless `keep_defaults` says that a caller
     may still give another one: then sizes that rest on it are new names.
     Raises ModelError where the model is wrong, UnsupportedError for operators without a rule and a declared type.
@@ -37,44 +50,118 @@ def infer_shapes(model: ModelProto | str | Path | bytes, *, keep_defaults: bool 
     if not keep_defaults:
         fix_defaults(module)
     upgrade_opset(module, weights)
-    infer_module(module, weights, facts=Facts(assumptions=declared_ranges(main_of(module))))
+    dead = set[Region]()
+    infer_module(module, weights, facts=Facts(assumptions=declared_ranges(main_of(module))), dead=dead)
     if isinstance(model, str | Path):
         copy = onnx_package.load_model(model, load_external_data=False)
     else:
         copy = ModelProto.FromString(model if isinstance(model, bytes) else model.SerializeToString())
-    _write(copy, module)
+    _write(copy, module, dead)
     return copy
 
 
-def _write(model: ModelProto, module: ModuleOp) -> None:
-    """Writes the types of the main graph's values into the model."""
+FUNCTIONS_DECLARE = 10
+"""The IR version from which on local functions tell the types of their values."""
+
+SCAN_WITHOUT_BATCH = 9
+"""The opset from which on a Scan's body is of one sequence, and not of one of a batch of them."""
+
+
+def _write(model: ModelProto, module: ModuleOp, dead: Set[Region]) -> None:
+    """Writes the types of the main graph's values, of those of bodies, and of those of local functions.
+
+    What is in a body that can never run stays as it is: sizes there contradict one another.
+    """
     main = main_of(module)
-    types = dict(_named_types(main.body.block))
-    graph = model.graph
-    texts = Texts(graph.input, dict(zip(names_of(main, INPUTS), main.body.block.args)))
-    last = main.body.block.last_op
+    block = main.body.block
+    last = block.last_op
     assert last is not None
-    for info, value in zip(graph.output, last.operands):
-        _set_type(info, value.type, texts)
-        types.pop(info.name, None)
-    for info in graph.input:
-        types.pop(info.name, None)
-    for tensor in graph.initializer:
-        types.pop(tensor.name, None)
-    del graph.value_info[:]
-    for name, type_ in types.items():
-        info = ValueInfoProto(name=name)
-        if _set_type(info, type_, texts):
-            graph.value_info.append(info)
+    batched = (opsets_of(module).get("") or SCAN_WITHOUT_BATCH) < SCAN_WITHOUT_BATCH
+    without = dead | {r for op in module.walk() if batched and isinstance(op, onnx.ScanOp) for r in op.regions}
+    writer = _Writer(Texts(model.graph.input, dict(zip(names_of(main, INPUTS), block.args))), without)
+    del model.graph.value_info[:]
+    writer.graph(model.graph, block, last.operands)
+    if model.ir_version >= FUNCTIONS_DECLARE:
+        writer.functions(model, module)
 
 
-def _named_types(block: Block) -> Iterator[tuple[str, Attribute]]:
-    for op in block.ops:
-        results: list[SSAValue] = list(op.results)
-        for value in results:
-            name = onnx.value_name(value)
-            if name:
-                yield name, value.type
+@dataclass(frozen=True)
+class _Writer:
+    """Writes types: sizes in the file's `texts`, and of no body that is in `without`."""
+
+    texts: Texts
+    without: Set[Region]
+
+    def graph(self, graph: GraphProto, block: Block, results: Sequence[SSAValue]) -> None:
+        """Writes the types of a graph's values and of those of the bodies in it."""
+        values = {name: value for op in block.ops for name, value in _names_of(op)}
+        for info, value in zip(graph.output, results):
+            _set_type(info, value.type, self.texts)
+        told = {info.name for info in (*graph.output, *graph.input)} | {tensor.name for tensor in graph.initializer}
+        declared = {info.name: info for info in graph.value_info}
+        for name in (name for node in graph.node for name in node.output):
+            if name in values and name not in told:
+                info = declared.get(name) or ValueInfoProto(name=name)
+                if _set_type(info, values[name].type, self.texts) and name not in declared:
+                    graph.value_info.append(info)
+        for node in graph.node:
+            found = (values[name].owner for name in node.output if name in values)
+            op = next((op for op in found if isinstance(op, Operation) and op.regions), None)
+            if op is not None:
+                self.bodies(node, op)
+
+    def bodies(self, node: NodeProto, op: Operation) -> None:
+        """Writes the types of values in a node's bodies, each in the body itself: a size may be another each time."""
+        graphs = {attribute.name: attribute.g for attribute in node.attribute if attribute.HasField("g")}
+        for name, region in zip(graph_names(op), op.regions):
+            body, block = graphs.get(name), region.block
+            if region in self.without or body is None or len(body.input) != len(block.args):
+                continue
+            for info, argument in zip(body.input, block.args):
+                _set_type(info, argument.type, self.texts)
+            assert isinstance(block.last_op, onnx.YieldOp)
+            self.graph(body, block, block.last_op.operands)
+
+    def functions(self, model: ModelProto, module: ModuleOp) -> None:
+        """Writes the types of local functions' values: what all calls agree on, other sizes being left open."""
+        types: dict[tuple[int, str], list[Attribute]] = {}  # by the node of the function's body, and the value's name
+        for op in main_of(module).walk():
+            for name, value in _names_of(op):
+                for node in origin_of(op):
+                    types.setdefault((node, name.rpartition("/")[2]), []).append(value.type)
+        functions = [op for op in module.ops if isinstance(op, FuncOp) and is_local_function(op)]
+        for proto, function in zip(model.functions, functions, strict=True):
+            del proto.value_info[:]
+            for op in function.body.block.ops:
+                for name, _ in _names_of(op) if not isinstance(op, onnx.CallOp) else ():
+                    found = [t for node in origin_of(op) for t in types.get((node, name.rpartition("/")[2]), [])]
+                    common = _common(found)
+                    info = ValueInfoProto(name=name)
+                    if common is not None and _set_type(info, common, self.texts):
+                        proto.value_info.append(info)
+
+
+def _common(types: Sequence[Attribute]) -> Attribute | None:
+    """What several types have in common; None where that is not even a rank."""
+    found = types[0] if types else None
+    for other in types[1:]:
+        if found == other:
+            continue
+        if not isinstance(found, TensorType) or not isinstance(other, TensorType):
+            return None
+        a, b = container_dims(found), container_dims(other)
+        if found.element_type != other.element_type or len(a) != len(b):
+            return None
+        found = dims.tensor_type(found.element_type, [x if x is y else ANY for x, y in zip(a, b)])
+    return found
+
+
+def _names_of(op: Operation) -> Iterator[tuple[str, SSAValue]]:
+    results: list[SSAValue] = list(op.results)
+    for value in results:
+        name = onnx.value_name(value)
+        if name:
+            yield name, value
 
 
 class Texts:

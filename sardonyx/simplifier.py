@@ -126,7 +126,7 @@ def simplify_model(model: Model, *, exact: bool = False, keep_defaults: bool = F
     result, log, nodes = found
     after = count_nodes(result)
     for _ in range(MAX_AGAIN):
-        if not log.firings or payload_of(result) > MOST_BYTES:
+        if CLEANUP.issuperset(f.pattern for f in log.firings) or payload_of(result) > MOST_BYTES:
             break
         found = _simplified_once(result, folder_of(model), after, exact, keep_defaults)
         if found is None or (count := count_nodes(found[0])) >= after:
@@ -143,6 +143,9 @@ MAX_AGAIN = 4
 The rules see each value with the type that it had before them.  What they have brought together may have sizes that are
 known better: those are inferred anew.
 """
+
+CLEANUP = frozenset({"MergeEqual", "EliminateDeadCode"})
+"""What brings nothing together that has another type than before."""
 
 Found = tuple[ModelProto, Log, tuple[NodeInfo, ...]]
 

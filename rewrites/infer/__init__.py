@@ -8,6 +8,7 @@ from typing import ClassVar
 from xdsl.context import Context
 from xdsl.dialects.builtin import ArrayAttr, FunctionType, ModuleOp, StringAttr
 from xdsl.dialects.func import FuncOp, ReturnOp
+from xdsl.ir import Region
 from xdsl.passes import ModulePass
 
 from ...dialects.onnx.model import MAIN, is_local_function
@@ -45,6 +46,7 @@ def infer_shapes(
     expand: bool = False,
     guarded: bool = True,
     declared: bool = False,
+    dead: set[Region] | None = None,
 ) -> list[str]:
     """Sets the type of every value of `main`; gives a line for each declared type that is not so.
 
@@ -55,6 +57,8 @@ def infer_shapes(
     bound by `dims.bind`, and what ONNX demands and the prover does not know becomes `dims.assume`, first in its block
     where its symbols are known there.  What is stated in `main` is added to `facts`.  Where nobody will check guards
     (`guarded` is False), as in a model file, a branch that no sizes make valid stays as it is.
+
+    `dead` is given the bodies that can never run, whose values have no types to rely on.
 
     With `declared`, a declared element type, or kind of value, that is not so is an error too.
 
@@ -67,10 +71,12 @@ def infer_shapes(
         # once more, now that all that the guards promise is known: sizes that they make equal are written alike
         inference = _inferred(module, functions, weights, facts, operators, expand, checks=False)
         materialize(inference, functions, guarded=guarded)
-    dead = inference.dead_regions()
-    if declared and (wrong := [line for f in functions for line in differences(f, dead, wrong_type_of_node)]):
+    unreached = inference.dead_regions()
+    if dead is not None:
+        dead |= unreached
+    if declared and (wrong := [line for f in functions for line in differences(f, unreached, wrong_type_of_node)]):
         raise ModelError("\n".join(wrong))
-    lines = [line for f in functions for line in differences(f, dead, difference)]
+    lines = [line for f in functions for line in differences(f, unreached, difference)]
     module.attributes.pop(DIAGNOSTICS, None)
     if lines:
         module.attributes[DIAGNOSTICS] = ArrayAttr([StringAttr(line) for line in lines])

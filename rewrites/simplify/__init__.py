@@ -30,6 +30,7 @@ from .movement import (
     SplitBeforeTranspose,
 )
 from .normalizations import FoldScaleIntoNormalization, FoldShiftIntoNormalization, RecognizeNormalization
+from .padding import CropPad
 from .quantization import DropRequantize, ShareZeroPoint
 from .recurrent import DropZeroState
 from .reductions import FoldSqueezeIntoReduction, MergeReductions
@@ -73,6 +74,7 @@ def exact_rules(
         SinkTranspose(),
         SinkView(),
         MergeSlices(),
+        CropPad(facts),
         RejoinParts(facts),
         MergeViews(facts, for_file),
         SplitBeforeTranspose(facts, for_file),

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from math import pi, sqrt
 
 from xdsl.ir import Operation, SSAValue
 
 from ...dialects import onnx
 from ..driver import PatternRewriter
-from .polynomials import Product, is_polynomial, polynomial_of, product_of
+from .polynomials import MAX_DEPTH, is_polynomial, polynomial_of, product_of
 from .rule import Rule, is_float, only_producer, producer, scalar_of
 
 TOLERANCE = 1e-3
@@ -18,7 +19,8 @@ TOLERANCE = 1e-3
 class RecognizeActivation(Rule):
     """x * g(x), where g is one of `GATES`  ->  that activation of x
 
-    The factors may stand in any order, with numbers among them.  Declines where the model's opset has no such operator.
+    The factors may stand in any order, with numbers among them, and x may be a product itself.  Declines where the
+    model's opset has no such operator.
     """
 
     root = (onnx.MulOp, onnx.DivOp)
@@ -26,17 +28,43 @@ class RecognizeActivation(Rule):
     def rewrite(self, op: Operation, rewriter: PatternRewriter, /) -> None:
         if not is_float(op.results[0]):
             return
-        product = product_of(op.results[0])
-        if len(product.factors) != 2:
-            return
-        for x, gate in (product.factors, product.factors[::-1]):
-            if x.type != op.results[0].type:
-                continue
+        for x, gate, number in gated(op):
             for recognize in GATES:
-                found = recognize(x, gate, product.number)
+                found = recognize(x, gate, number)
                 if found is not None and rewriter.may_make(type(found)):
                     rewriter.replace(op, found)
                     return
+
+
+def gated(op: Operation) -> Iterator[tuple[SSAValue, SSAValue, float]]:
+    """The ways to read a product as a value of its type, times one factor, times a number."""
+    product = product_of(op.results[0])
+    if not any(producer(factor, *GATE_OPS) is not None for factor in product.factors):
+        return
+    for x in dict.fromkeys(values_in(op)):
+        part = product_of(x)
+        if x.type != op.results[0].type or not part.number:
+            continue
+        rest = list(product.factors)
+        for factor in part.factors:
+            if factor not in rest:
+                break
+            rest.remove(factor)
+        else:
+            if len(rest) == 1:
+                yield x, rest[0], product.number / part.number
+
+
+GATE_OPS = (onnx.AddOp, onnx.SigmoidOp, onnx.ClipOp, onnx.HardSigmoidOp, onnx.TanhOp)
+
+
+def values_in(op: Operation, depth: int = MAX_DEPTH) -> Iterator[SSAValue]:
+    """The operands of a product, each behind what it is a product of."""
+    for operand in op.operands:
+        inner = producer(operand, onnx.MulOp, onnx.DivOp, onnx.NegOp) if depth else None
+        if inner is not None:
+            yield from values_in(inner, depth - 1)
+        yield operand
 
 
 def near(a: float, b: float) -> bool:
@@ -121,18 +149,24 @@ class RecognizeHardSigmoid(Rule):
         if not is_float(op.results[0]):
             return
         product = product_of(op.results[0])
-        if not all(o.has_one_use() or o in product.factors for o in factors_between(op)):
-            return
-        for at, factor in enumerate(product.factors):
-            made = hard_sigmoid(factor, product)
-            if made is None or not rewriter.may_make(onnx.HardSigmoidOp):
-                continue
+        ways: list[tuple[SSAValue | None, SSAValue, float]]
+        ways = [(x, gate, number) for x, gate, number in gated(op) if x not in product.factors]  # of a product
+        for at, gate in enumerate(product.factors):
             rest = [f for i, f in enumerate(product.factors) if i != at]
-            gate = rewriter.insert(made)
-            if not rest and gate.results[0].type == op.results[0].type:
-                rewriter.replace(op, gate)
-            elif len(rest) == 1:
-                rewriter.replace(op, onnx.MulOp.make([rest[0], gate.results[0]], {}, [op.results[0].type]))
+            if len(rest) < 2:
+                ways.append((rest[0] if rest else None, gate, product.number))
+        for x, gate, number in ways:
+            if not all(o.has_one_use() or o is x or o in product.factors for o in factors_between(op)):
+                continue
+            made = hard_sigmoid(gate, number)
+            if made is None or (x is None and made.results[0].type != op.results[0].type):
+                continue
+            if not rewriter.may_make(onnx.HardSigmoidOp):
+                continue
+            found = rewriter.insert(made)
+            if x is not None:
+                found = onnx.MulOp.make([x, found.results[0]], {}, [op.results[0].type])
+            rewriter.replace(op, found)
             return
 
 
@@ -141,15 +175,15 @@ def factors_between(op: Operation) -> list[SSAValue]:
     return [o for o in op.operands if producer(o, onnx.MulOp, onnx.DivOp) is not None]
 
 
-def hard_sigmoid(value: SSAValue, product: Product) -> onnx.OnnxOp | None:
-    """The HardSigmoid that a clipped line, times the product's number, is."""
+def hard_sigmoid(value: SSAValue, number: float) -> onnx.OnnxOp | None:
+    """The HardSigmoid that a clipped line, times a number, is."""
     clip = only_producer(value, onnx.ClipOp)
     if clip is None or scalar_of(clip.operand_at(1)) != 0:
         return None
     top = scalar_of(clip.operand_at(2))
     line = clip.operands[0]
     linear = only_producer(line, onnx.AddOp)
-    if not top or top < 0 or linear is None or not near(product.number * top, 1.0):
+    if not top or top < 0 or linear is None or not near(number * top, 1.0):
         return None
     for x, offset in (linear.operands[:2], linear.operands[1::-1]):
         shift = scalar_of(offset)

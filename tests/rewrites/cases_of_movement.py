@@ -261,6 +261,57 @@ MOVEMENT: Cases = {
             "(float[N] x) => (y, a) <int64[1] o = {1}, int64[1] e = {7}> { a = Slice(x, o, e) y = Slice(a, o, e) }",
         ],
     ),
+    "CropPad": (
+        [
+            Fires(
+                "(float[N] x) => (y) <int64[2] p = {2, 3}, int64[1] s = {2}, int64[1] e = {-3}>"
+                "{ a = Pad(x, p) y = Slice(a, s, e) }",
+                "",
+            ),
+            Fires(
+                "(float[N, M] x) => (y) <int64[4] p = {0, 2, 0, 3}, int64[1] two = {2}, int64[1] o = {1}>"
+                "{ a = Pad(x, p) n = Shape<start=1>(x) e = Add(n, two) y = Slice(a, two, e, o) }",
+                "",
+            ),
+            Fires(
+                "(float[N, M] x) => (y) <int64[1] o = {1}, int64[1] z = {0}, int64[1] two = {2}>"
+                "{ n = Shape<start=1>(x) l = Div(n, two) t = Concat<axis=0>(z, l, z, l) a = Pad(x, t) e = Add(l, n)"
+                "  y = Slice(a, l, e, o) }",
+                "",
+            ),
+            Fires(
+                X + "<int64[4] p = {0, 1, 0, 2}, int64[1] s = {2}, int64[1] e = {-3}, int64[1] o = {1}>"
+                '{ a = Pad<mode="reflect">(x, p) y = Slice(a, s, e, o) }',
+                "Slice",
+            ),
+            Fires(
+                X + "<int64[4] p = {0, -1, 0, -1}, int64[1] s = {1}, int64[1] e = {2}, int64[1] o = {1}>"
+                "{ a = Pad(x, p) y = Slice(a, s, e, o) }",
+                "Slice",
+            ),
+            Fires(
+                X + "<int64[4] p = {0, 3, 0, 2}, int64[1] s = {2}, int64[1] e = {-1}, int64[1] o = {1}>"
+                '{ a = Pad<mode="edge">(x, p) y = Slice(a, s, e, o) }',
+                "Pad",
+            ),
+            Fires(
+                "(float[N, M] x) => (y, a) <int64[2] p = {2, 1}, int64[1] s = {2}, int64[1] e = {-1}, int64[1] o = {1}>"
+                "{ a = Pad(x, p, , o) y = Slice(a, s, e, o) }",
+                "Pad",
+            ),
+        ],
+        [
+            X + "<int64[4] p = {0, 3, 0, 2}, int64[1] s = {4}, int64[1] e = {-1}, int64[1] o = {1}>"
+            "{ a = Pad(x, p) y = Slice(a, s, e, o) }",
+            X + "<int64[4] p = {0, 2, 0, 2}, int64[1] s = {2}, int64[1] e = {6}, int64[1] o = {1}, int64[1] t = {2}>"
+            "{ a = Pad(x, p) y = Slice(a, s, e, o, t) }",
+            "(float[N, 4] x) => (y, a) <int64[4] p = {0, 3, 0, 2}, int64[1] s = {2}, int64[1] e = {-1},"
+            "int64[1] o = {1}> { a = Pad(x, p) y = Slice(a, s, e, o) }",
+            "(float[N] x, int64[2] p) => (y) <int64[1] s = {2}, int64[1] e = {-3}>{ a = Pad(x, p) y = Slice(a, s, e) }",
+            "(float[N] x, float[M] w) => (y) <int64[2] p = {2, 3}, int64[1] s = {2}>"
+            "{ a = Pad(x, p) e = Shape(w) y = Slice(a, s, e) }",
+        ],
+    ),
     "RejoinParts": (
         [
             Fires(

@@ -8,6 +8,10 @@ _TAPS = ", ".join(str(i % 7 - 3) for i in range(64))
 TAPS = f"w = Constant <value = float[16, 2, 2, 1] {{{_TAPS}}}> ()"
 GROUPED_TAPS = f"w = Constant <value = float[32, 1, 1, 2] {{{_TAPS}}}> ()"
 BIAS = "b = Constant <value = float[2] {1.0, 2.0}> ()"
+TWO = (
+    "(float[N, 4] x, float[N, 4] w) => (y) <float r = {1.4142135}, float o = {1}, float h = {0.5}, float k = {3},"
+    " float t = {3}, float z = {0}, float six = {6}> { VALUE GATE }"
+)
 IMAGES = "(float[N, 16, H, W] x) => (y)"
 
 RECOGNITION: Cases = {
@@ -66,6 +70,28 @@ RECOGNITION: Cases = {
             ),
             Fires(X + "{ h = HardSigmoid<alpha=0.16666667, beta=0.5>(x) y = Mul(x, h) }", "HardSwish"),
             Fires(X + "{ s = Softplus(x) t = Tanh(s) y = Mul(x, t) }", "Mish"),
+            *(
+                Fires(TWO.replace("VALUE", value).replace("GATE", gate), left)
+                for value, first in (
+                    ("v = Mul(x, w)", "Mul"),
+                    ("v = Mul(x, k)", "Mul"),
+                    ("v = Div(x, k)", "Div"),
+                    ("u = Mul(x, w) n = Neg(u) v = Mul(n, k)", "Mul Neg Mul"),
+                )
+                for gate, left in (
+                    ("d = Div(v, r) e = Erf(d) a = Add(e, o) m = Mul(v, a) y = Mul(m, h)", f"{first} Gelu"),
+                    ("d = Div(v, r) e = Erf(d) a = Add(e, o) m = Mul(v, h) y = Mul(a, m)", f"{first} Gelu"),
+                    ("s = Sigmoid(v) y = Mul(v, s)", f"{first} Swish"),
+                    ("a = Add(v, t) c = Clip(a, z, six) m = Mul(v, c) y = Div(m, six)", f"{first} HardSwish"),
+                    ("s = Softplus(v) e = Tanh(s) y = Mul(e, v)", f"{first} Mish"),
+                )
+            ),
+            Fires(
+                TWO.replace("VALUE", "g = Sigmoid(x) v = Mul(x, g)").replace(
+                    "GATE", "d = Div(v, r) e = Erf(d) a = Add(e, o) m = Mul(v, a) y = Mul(m, h)"
+                ),
+                "Swish Gelu",
+            ),
         ],
         [
             X + "<float r = {1.5}, float o = {1}, float h = {0.5}>"
@@ -76,6 +102,11 @@ RECOGNITION: Cases = {
             X + "<float t = {3}, float z = {0}, float s = {5}>"
             "{ a = Add(x, t) c = Clip(a, z, s) m = Mul(x, c) y = Div(m, s) }",
             X + "<float a = {1}> { t = Add(x, a) s = Sigmoid(t) y = Mul(x, s) }",
+            TWO.replace("VALUE", "v = Mul(x, w)").replace("GATE", "s = Sigmoid(v) u = Mul(x, x) y = Mul(u, s)"),
+            TWO.replace("VALUE", "v = Mul(x, w)").replace("GATE", "s = Sigmoid(v) y = Mul(x, s)"),
+            TWO.replace("VALUE", "v = Mul(x, k)").replace(
+                "GATE", "d = Div(x, r) e = Erf(d) a = Add(e, o) m = Mul(v, a) y = Mul(m, o)"
+            ),
         ],
     ),
     "RecognizeHardSigmoid": (
@@ -88,6 +119,11 @@ RECOGNITION: Cases = {
                 "(float[N, 4] x, float[N, 4] w) => (y) <float t = {1}, float k = {0.5}, float z = {0}, float s = {2}>"
                 "{ m = Mul(k, x) a = Add(m, t) c = Clip(a, z, s) p = Mul(w, c) y = Div(p, s) }",
                 "HardSigmoid Mul",
+            ),
+            Fires(
+                "(float[N, 4] x, float[N, 4] w) => (y) <float t = {1}, float z = {0}, float s = {2}>"
+                "{ v = Mul(x, w) a = Add(v, t) c = Clip(a, z, s) p = Mul(v, c) y = Div(p, s) }",
+                "Mul HardSigmoid Mul",
             ),
         ],
         [

@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import onnxruntime
 import pytest
 import random_bodies
+from onnx import ModelProto
 from sardonyx.dialects import dims, onnx
 from sardonyx.dialects.dims import Dim, dims_of
 from sardonyx.dialects.dims.expression import DimError
@@ -22,6 +24,9 @@ from xdsl.dialects.func import FuncOp
 from xdsl.ir import Block, SSAValue
 
 import sardonyx as sx
+from sardonyx.simplifier import simplify_model
+
+onnxruntime.set_default_logger_severity(4)
 
 MOST = 100_000
 """Elements of a tensor: what a loop lets grow beyond is of no interest."""
@@ -121,6 +126,32 @@ def test_sizes_in_random_bodies(part: int) -> None:
             for name, array in want.items():
                 np.testing.assert_array_equal(found[name], array, err_msg=f"seed {seed}, sizes {a} and {b}: {name}")
     assert ran > 100 and compared > 2000
+
+
+@pytest.mark.parametrize("part", range(4))
+def test_others_take_what_is_written(part: int) -> None:
+    """Sizes in bodies, and simplified bodies: onnxruntime loads them where it loads the model."""
+    count = 0
+    for seed in range(10 * part, 10 * part + 10):
+        model = random_bodies.random_model(seed)
+        if not loads(model) or not model.graph.output:
+            continue
+        try:
+            written = sx.infer_shapes(model), simplify_model(model).model
+        except ModelError as error:
+            assert "can never run" in str(error)
+            continue
+        assert all(map(loads, written)), seed
+        count += 1
+    assert count > 3
+
+
+def loads(model: ModelProto) -> bool:
+    try:
+        onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    except (onnxruntime.capi.onnxruntime_pybind11_state.Fail, onnxruntime.capi.onnxruntime_pybind11_state.InvalidGraph):
+        return False
+    return True
 
 
 @pytest.mark.slow
