@@ -208,6 +208,7 @@ def entries(op: onnx.OnnxOp, symbols: Sequence[str], weights: WeightStore) -> SS
     given, source, target = value(op, 1), op.operands[0], dims_of(op.results[0])
     vector, flags = tensor_type(i64, [len(target)]), tensor_type(i1, [len(target)])
     one = tensor_type(i64, [1])
+    to_int64 = {"to": onnx.ELEMENT_CODES[i64]}
 
     def number(n: int) -> SSAValue:
         return insert(op, make_constant(np.array([n], np.int64), one, weights)).results[0]
@@ -221,7 +222,16 @@ def entries(op: onnx.OnnxOp, symbols: Sequence[str], weights: WeightStore) -> SS
         given = apply(op, onnx.WhereOp, [is_equal(given, 0), own, given], vector)
     missing = is_equal(given, -1)
     known = apply(op, onnx.WhereOp, [missing, number(1), given], vector)
-    product = apply(op, onnx.MaxOp, [apply(op, onnx.ReduceProdOp, [known], one), number(1)], one)
+    product = apply(op, onnx.ReduceProdOp, [known], one)
+    count = apply(op, onnx.ReduceSumOp, [apply(op, onnx.CastOp, [missing], vector, to_int64)], one)
+    rules = [(onnx.LessOp, [number(1), count], "more than one -1")]
+    if onnx.attr(op, "allowzero"):
+        rules.append((onnx.LessOp, [product, count], "a -1 beside a size of 0"))
+    product = apply(op, onnx.MaxOp, [product, number(1)], one)
+    for cls, operands, wrong in rules:
+        problem = f"Reshape: {named(value(op, 1), 'shape')} has {wrong}"
+        zero = refused(op, apply(op, cls, operands, tensor_type(i1, [1])), problem, weights)
+        product = apply(op, onnx.AddOp, [product, zero], one)
     total = insert(op, dims.TensorOp([elements(source)], one)).results[0]
     rest = apply(op, onnx.DivOp, [total, product], one)
     every = apply(op, onnx.WhereOp, [missing, rest, known], vector)
@@ -245,9 +255,11 @@ def resized(op: onnx.OnnxOp, symbols: Sequence[str], weights: WeightStore) -> SS
     sizes = as_f32(op, extents, vector)
     if by_scales:
         assert scales is not None
+        zeros = as_f32(op, positive(op, scales, weights), vector)
         if onnx.attr(op, "coordinate_transformation_mode") == "tf_crop_and_resize" and roi is not None:
             sizes = apply(op, onnx.MulOp, [sizes, extent_of_region(op, roi, vector, weights)], vector)
         lengths = apply(op, onnx.MulOp, [sizes, as_f32(op, scales, vector)], vector)
+        lengths = apply(op, onnx.AddOp, [lengths, zeros], vector)
     else:
         assert wanted is not None
         ratios = apply(op, onnx.DivOp, [as_f32(op, wanted, vector), sizes], vector)
@@ -257,6 +269,18 @@ def resized(op: onnx.OnnxOp, symbols: Sequence[str], weights: WeightStore) -> SS
         lengths = apply(op, onnx.AddOp, [apply(op, onnx.MulOp, [sizes, common], vector), half], vector)
     whole = apply(op, onnx.FloorOp, [lengths], vector)
     return picked_places(op, whole, places, weights)
+
+
+def positive(op: onnx.OnnxOp, scales: SSAValue, weights: WeightStore) -> SSAValue:
+    """An int64 of 0 for each scale; one that is not above 0 is an error."""
+    type_ = scales.type
+    assert isinstance(type_, TensorType)
+    flags = tensor_type(i1, dims_of(scales))
+    none = np.zeros(1, onnx.numpy_dtype(type_.element_type))
+    zero = insert(op, make_constant(none, tensor_type(type_.element_type, [1]), weights)).results[0]
+    above = apply(op, onnx.LessOp, [zero, scales], flags)
+    problem = f"Resize: {named(scales, 'scales')} has a scale that is not above 0"
+    return refused(op, apply(op, onnx.NotOp, [above], flags), problem, weights)
 
 
 def picked_places(op: onnx.OnnxOp, vector: SSAValue, places: list[int], weights: WeightStore) -> SSAValue:

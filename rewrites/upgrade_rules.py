@@ -303,7 +303,7 @@ def resize(b: Upgrade) -> Results:
             raise b.unsupported("it has 'tf_half_pixel_for_nn' with another nearest_mode than 'floor'")
         attributes |= {"coordinate_transformation_mode": "half_pixel", "nearest_mode": "round_prefer_ceil"}
     region = roi if mode == "tf_crop_and_resize" else None
-    return [b.value(onnx.ResizeOp, x, region, scales if sizes is None else None, sizes, attributes=attributes)]
+    return [b.value(onnx.ResizeOp, x, region, scales, sizes, attributes=attributes)]
 
 
 # Normalizations

@@ -50,6 +50,10 @@ def lookup(context: TemplateContext, op: kernel.TemplateOp) -> None:
         e.store(e.load(values, e.select_index(is_there, place, count)), y, loop.index)
 
 
+MOST_SKIPS = 2**31
+"""No row of tokens is longer."""
+
+
 def n_grams(context: TemplateContext, op: kernel.TemplateOp) -> None:
     """Each row's n-grams are searched for in the pool, where those of a length are sorted."""
     operator = Operator(context, op)
@@ -59,12 +63,12 @@ def n_grams(context: TemplateContext, op: kernel.TemplateOp) -> None:
     dims = operator.dims(0)
     rows, tokens = e.dim(whole(*dims[:-1])), e.dim(dims[-1])
 
-    def search(start: Ix, step: int, length: int, dest: Ix) -> None:
+    def search(start: Ix, step: Ix, length: int, dest: Ix) -> None:
         def differs(at: Ix) -> tuple[SSAValue, SSAValue]:
             """Whether the n-gram at a place of the pool comes before this one, and whether it is this one."""
             before, same = e.constant(0, i1), e.constant(1, i1)
             for k in range(length):
-                theirs, mine = e.load(pool, at * width + k), e.load(x, start + k * step)
+                theirs, mine = e.load(pool, at * width + k), e.load(x, start + step * k)
                 before = e.bits("or", before, e.both(same, e.compare("slt", theirs, mine)))
                 same = e.both(same, e.compare("eq", theirs, mine))
             return before, same
@@ -83,10 +87,13 @@ def n_grams(context: TemplateContext, op: kernel.TemplateOp) -> None:
         with e.loop(0, columns) as clear:
             e.store(e.constant(0.0, F32), y, clear.index + dest)
         for length in range(operator.attr("shortest"), longest + 1):
-            for skip in range(operator.attr("skips") + 1 if length > 1 else 1):
-                count = (tokens - (length - 1) * (skip + 1)).max(0)
-                with e.loop(0, count) as first:
-                    search(first.index + row.index * tokens, skip + 1, length, dest)
+            steps = e.ix(1)  # a longer one than leads from the first token to the last leaves no n-gram
+            if length > 1:
+                steps = ((tokens.max(1) - 1) // (length - 1)).min(min(operator.attr("skips"), MOST_SKIPS) + 1)
+            with e.loop(0, steps) as skip:
+                step = skip.index + 1
+                with e.loop(0, (tokens - step * (length - 1)).max(0)) as first:
+                    search(first.index + row.index * tokens, step, length, dest)
 
 
 def couple(context: TemplateContext, op: kernel.TemplateOp) -> None:

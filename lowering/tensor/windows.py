@@ -50,6 +50,18 @@ class Windows:
     def rank(self) -> int:
         return len(self.kernel)
 
+    def elements(self, axis: int) -> Dim:
+        """How many elements of a window are read: of a long one no more than the axis can have in it."""
+        size, step = as_dim(self.kernel[axis]), self.dilations[axis]
+        return dim_min(size, (self.spatial[axis] + (step - 1)) // step) if self.kernel[axis] > LONG else size
+
+    def first(self, axis: int, window: Dim) -> Dim:
+        """Which element of a window is the first that is read: of a long one the first that is inside."""
+        if self.kernel[axis] <= LONG:
+            return ZERO
+        step = self.dilations[axis]
+        return dim_max((self.before[axis] - window * self.strides[axis] + (step - 1)) // step, ZERO)
+
     def place(self, axis: int, window: Dim, element: Dim) -> Dim:
         """The index into the unpadded axis of an element of a window."""
         return window * self.strides[axis] + element * self.dilations[axis] - self.before[axis]
@@ -61,7 +73,7 @@ def windowed(x: Node, windows: Windows, dims: Dims, fill: float) -> Node:
     The last output axis is innermost, so that neighbouring windows are neighbours in a vector.
     """
     rank = windows.rank
-    whole = (*dims[:-1], *map(as_dim, windows.kernel), dims[-1])
+    whole = (*dims[:-1], *map(windows.elements, range(rank)), dims[-1])
     t = x.element
 
     def formula(body: Body, index: Index) -> SSAValue:
@@ -78,19 +90,26 @@ def windowed(x: Node, windows: Windows, dims: Dims, fill: float) -> Node:
 def parts_of(windows: Windows, index: Index) -> tuple[Index, Index]:
     """An index of `windowed` as (index of the result, index within the window)."""
     rank = windows.rank
-    return (*index[: 1 + rank], index[-1]), index[1 + rank : -1]
+    result = (*index[: 1 + rank], index[-1])
+    read = index[1 + rank : -1]
+    return result, tuple(windows.first(k, result[2 + k]) + read[k] for k in range(rank))
 
 
 def places_of(body: Body, windows: Windows, index: Index, element: Index) -> tuple[list[Dim], list[SSAValue]]:
     """The spatial index of a window's element, and the conditions that it is inside."""
     places = [windows.place(k, index[2 + k], element[k]) for k in range(windows.rank)]
     conditions = [c for place, size in zip(places, windows.spatial) for c in body.inside(place, size)]
+    long = [k for k in range(windows.rank) if windows.kernel[k] > LONG]
+    conditions += [c for k in long for c in body.inside(element[k], as_dim(windows.kernel[k]))]
     return places, conditions
 
 
 def kernel_axes(windows: Windows) -> list[int]:
     return list(range(1 + windows.rank, 1 + 2 * windows.rank))
 
+
+LONG = 1024
+"""Of windows over more elements along an axis, those in the padding are not gone through."""
 
 UNROLLED = 25
 """Windows of up to so many elements are combined in one expression."""
@@ -339,10 +358,17 @@ def col2im(o: Operands) -> list[Node]:
     return [converted(reduced(combine, terms, list(range(1 + rank, 1 + 2 * rank))), o.element())]
 
 
+UNCLAMPED = 32
+"""Windows over so many channels stay as they are where it is not known how many channels there are."""
+
+
 def local_response_normalization(o: Operands) -> list[Node]:
     """x / (bias + alpha / size * sum of squares over `size` neighbouring channels) ** beta"""
     x, size = widened(o[0]), o.attr("size")
-    before, t = (size - 1) // 2, x.element
+    before, after, t = as_dim((size - 1) // 2), as_dim(size // 2), x.element
+    if size > UNCLAMPED or x.dims[1].is_const:  # no channel has more neighbours than there are others
+        others = dim_max(x.dims[1] - 1, ZERO)
+        before, after = dim_min(before, others), dim_min(after, others)
     squares = square(x)
 
     def formula(body: Body, index: Index) -> SSAValue:
@@ -353,7 +379,7 @@ def local_response_normalization(o: Operands) -> list[Node]:
             lambda: body.scalars.constant(0.0, t),
         )
 
-    around = Computed((*x.dims[:2], as_dim(size), *x.dims[2:]), t, ((squares, Use.MANY),), formula, cost=3)
+    around = Computed((*x.dims[:2], before + after + 1, *x.dims[2:]), t, ((squares, Use.MANY),), formula, cost=3)
     total = reduced(Combine.ADD, around, [2])
     scale, bias, beta = (o.attr("alpha") / size, o.attr("bias"), o.attr("beta"))
 

@@ -136,7 +136,7 @@ def lrn(x: Array, /, *, size: int, alpha: float = 1e-4, beta: float = 0.75, bias
     before, after = (size - 1) // 2, size - 1 - (size - 1) // 2
     channels = x.shape[1]
     sums = np.zeros_like(squares)
-    for shift in range(-before, after + 1):
+    for shift in range(-min(before, channels), min(after, channels) + 1):
         low, high = max(0, -shift), min(channels, channels - shift)
         if low < high:
             sums[:, low:high] += squares[:, low + shift : high + shift]

@@ -77,7 +77,7 @@ def split_to_sequence(x: Array, split: Array | None = None, /, *, axis: int = 0,
         ends = list(range(size, extent, size))
         parts = np.split(x, ends, axis=along) if extent else []
     else:
-        if sum(integers(split)) != extent:
+        if sum(integers(split)) != extent or min(integers(split), default=0) < 0:
             raise ValueError(f"parts of {integers(split)} for an axis of size {extent}")
         parts = np.split(x, np.cumsum(split)[:-1], axis=along)
     if split is None and not keepdims:

@@ -104,7 +104,7 @@ def tf_idf_vectorizer(
         tokens = [text_of(v) if pool_strings is not None else int(v) for v in row]
         for length in range(min_gram_length, max_gram_length + 1):
             # unigrams have nothing to skip
-            for skip in range(max_skip_count + 1 if length > 1 else 1):
+            for skip in range(min(max_skip_count, len(tokens)) + 1 if length > 1 else 1):
                 for first in range(len(tokens) - (length - 1) * (skip + 1)):
                     gram = tuple(tokens[first + i * (skip + 1)] for i in range(length))
                     if gram in grams:

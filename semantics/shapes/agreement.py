@@ -23,11 +23,14 @@ _LOSS = {0: "N, C, *S", 1: "N, *S", 2: "C"}
 
 AGREEMENT: Mapping[type[Operation], Mapping[int, str]] = {
     onnx.AffineGridOp: {0: "_, A, A+1"},
+    onnx.BatchNormalizationOp: {0: "N, ..."},
     onnx.CausalConvWithStateOp: {0: "B, C, _", 1: "C, 1, K", 2: "C", 3: "B, C, K-1"},
     onnx.ConvOp: {1: "M, ...", 2: "M"},
     onnx.DeformConvOp: {0: "N, ...", 1: "M, ...", 2: "N, _, *O", 3: "M", 4: "N, _, *O"},
     onnx.GroupNormalizationOp: _NORMAL,
     onnx.InstanceNormalizationOp: _NORMAL,
+    onnx.LpNormalizationOp: {0: "_, ..."},
+    onnx.LRNOp: {0: "N, C, ..."},
     onnx.LSTMOp: {1: "D, 4*H, I", 2: "D, 4*H, H", 3: "D, 8*H", 5: "_, _, H", 6: "_, _, H", 7: "D, 3*H"},
     onnx.GRUOp: {1: "D, 3*H, I", 2: "D, 3*H, H", 3: "D, 6*H", 5: "_, _, H"},
     onnx.RNNOp: {1: "D, H, I", 2: "D, H, H", 3: "D, 2*H", 5: "_, _, H"},
@@ -38,6 +41,7 @@ AGREEMENT: Mapping[type[Operation], Mapping[int, str]] = {
     onnx.OneHotOp: {2: "2"},
     onnx.PreviewFlexAttentionOp: {0: "B, _, _, E", 1: "B, K, S, E", 2: "B, K, S, _"},
     onnx.QLinearConvOp: {3: "M, ...", 8: "M"},
+    onnx.RMSNormalizationOp: {0: "_, ..."},
     onnx.RoiAlignOp: {1: "R, 4", 2: "R"},
     onnx.SliceOp: {1: "K", 2: "K", 3: "K", 4: "K"},
     onnx.SoftmaxCrossEntropyLossOp: _LOSS,

@@ -157,8 +157,12 @@ def sequence_length(c: Context) -> Types:
 def split_to_sequence(c: Context) -> Types:
     """Parts of one size where `split` is a scalar, the last perhaps smaller; of size 1 where there is none."""
     x = list(c.dims(0))
+    if not x:
+        raise ShapeError("a scalar has no axis to split")
     axis = c.axis(c.attr("axis"), len(x))
     size = x[axis]
+    if c.has(1) and (lengths := c.ints(1)) is not None:
+        _require_parts(c, size, lengths)
     if not c.has(1) and not c.attr("keepdims"):
         part = c.like(0, [*x[:axis], *x[axis + 1 :]])
         keep_items(c, [Item(part)] * size.value if size.is_const and size.value <= MAX_ITEMS else None)
@@ -168,6 +172,14 @@ def split_to_sequence(c: Context) -> Types:
     same = sizes is not None and len(set(sizes)) == 1
     x[axis] = sizes[0] if same and sizes is not None else _part_size(c, size) or ANY
     return [SequenceType(c.like(0, x))]
+
+
+def _require_parts(c: Context, size: Dim, lengths: Sequence[Dim]) -> None:
+    """States that there can be parts of these lengths, or of a common one."""
+    for length in lengths:
+        c.at_most(0 if c.rank(1) else 1, length, "the length of a part of SplitToSequence")
+    if c.rank(1):
+        c.equal(size, sum(lengths, as_dim(0)), "the lengths of the parts of SplitToSequence add up")
 
 
 def _part_size(c: Context, size: Dim) -> Dim | None:

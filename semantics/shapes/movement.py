@@ -135,6 +135,8 @@ def _reshape_data(c: Context, x: Sequence[Dim], entries: list[Dim], allow_zero: 
     count = sum(missing, ZERO)
     if not (count.is_const and count.value == 0):
         c.at_most(count, 1, "at most one -1 in a shape")
+        if allow_zero:
+            c.at_most(count, known, "a size cannot be inferred beside one of 0")
         rest = total // dim_max(known, 1)
         out = [s + m * rest for s, m in zip(sizes, missing)]
     else:
@@ -186,6 +188,8 @@ def squeeze(c: Context) -> Types:
     if axes is None:
         return [_of_rank(c, lambda count: len(x) - count)]
     gone = {c.axis(a, len(x)) for a in axes}
+    if len(gone) < len(axes):
+        raise ShapeError("an axis is given twice")
     for a in sorted(gone):
         c.equal(x[a], ONE, f"axis {a} of Squeeze")
     return [c.like(0, [d for a, d in enumerate(x) if a not in gone])]
@@ -290,6 +294,8 @@ def split(c: Context) -> Types:
         c.equal(x[axis], dim_sum(sizes), "the sizes of Split add up")
     else:
         parts = c.attr("num_outputs")
+        if parts is not None and parts != count:
+            raise ShapeError(f"its attribute 'num_outputs' is {parts}, and it has {count} outputs")
         sizes = split_sizes(c, x[axis], count if parts is None else parts)
     return [c.like(0, [s if a == axis else d for a, d in enumerate(x)]) for s in sizes[:count]]
 
@@ -372,12 +378,11 @@ def _from_the_front(c: Context, position: Dim, size: Dim, first: int) -> Dim:
 
 def pad(c: Context) -> Types:
     x = c.dims(0)
+    _require_pads(c)
     pads = c.ints(1)
     axes = c.known_ints(3) if c.has(3) else list(range(len(x)))
     if pads is None or axes is None:
         return [c.like(0, [c.fresh(0, a) for a in range(len(x))])]
-    if len(pads) != 2 * len(axes):
-        raise ShapeError(f"Pad has {len(pads)} pads for {len(axes)} axes")
     out = list(x)
     for at, axis in enumerate(axes):
         axis = c.axis(axis, len(x))
@@ -388,6 +393,16 @@ def pad(c: Context) -> Types:
         if c.attr("mode") != "constant":
             _require_source(c, x[axis], before, after, f"axis {axis} of 'data' has elements to pad with")
     return [c.like(0, out)]
+
+
+def _require_pads(c: Context) -> None:
+    """States that there are two pads for each axis, where it is known how many there are."""
+    if isinstance(c.type_of(1), UnrankedTensorType) or (c.has(3) and isinstance(c.type_of(3), UnrankedTensorType)):
+        return
+    pads, axes = c.count(c.dims(1)), c.count(c.dims(3)) if c.has(3) else as_dim(c.rank(0))
+    if pads.is_const and axes.is_const and pads is not axes * 2:
+        raise ShapeError(f"Pad has {pads} pads for {axes} axes")
+    c.equal(pads, axes * 2, "Pad has two pads for each of its axes")
 
 
 def _require_source(c: Context, size: Dim, before: Dim, after: Dim, why: str) -> None:

@@ -264,11 +264,17 @@ def resize(c: Context) -> Types:
     """Operands: x, roi, scales, sizes."""
     x = list(c.dims(0))
     axes = [c.axis(a, len(x)) for a in attribute_ints(c, "axes", range(len(x)))]
+    crop = c.attr("coordinate_transformation_mode") == "tf_crop_and_resize"
+    if crop and not _given(c, 1):
+        raise ShapeError("tf_crop_and_resize needs the input 'roi'")
+    if _given(c, 3) and _given(c, 2):
+        raise ShapeError("it has both 'scales' and 'sizes'")
     if _given(c, 3):
         return [c.like(0, _resize_to(c, x, axes))]
     if not _given(c, 2):
         raise ShapeError("Resize has neither scales nor sizes")
     c.equal(c.dims(2)[0], as_dim(len(axes)), "the scales of Resize and its axes")
+    _require_scales(c, 2)
     scales = c.elements(2)
     if scales is None:
         for a in axes:
@@ -276,13 +282,19 @@ def resize(c: Context) -> Types:
         return [c.like(0, x)]
     if scales.size != len(axes):
         raise ShapeError(f"Resize has {scales.size} scales for {len(axes)} axes")
-    crop = c.attr("coordinate_transformation_mode") == "tf_crop_and_resize"
     for at, (a, scale) in enumerate(zip(axes, row_major(scales))):
         size = None
         if isinstance(scale, Ratio):
             size = _cropped(c, x[a], scale, at, len(axes)) if crop else scaled(x[a], scale)
         x[a] = c.fresh(0, a) if size is None else size
     return [c.like(0, x)]
+
+
+def _require_scales(c: Context, index: int) -> None:
+    """Refuses constant scales that are not above 0, or not finite."""
+    scales = c.constant(index)
+    if scales is not None and not (np.isfinite(scales) & (scales > 0)).all():
+        raise ShapeError(f"its scales are {scales.tolist()}, and must be above 0")
 
 
 def _given(c: Context, index: int) -> bool:
@@ -351,6 +363,7 @@ def _cropped(c: Context, size: Dim, scale: Ratio, at: int, count: int) -> Dim | 
 
 def upsample(c: Context) -> Types:
     x = list(c.dims(0))
+    _require_scales(c, 1)
     scales = c.elements(1)
     for a in range(len(x)):
         scale = row_major(scales)[a] if scales is not None and scales.size == len(x) else None
