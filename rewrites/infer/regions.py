@@ -11,7 +11,7 @@ from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
 from ...dialects import dims, onnx
 from ...dialects.dims import Dim, as_dim, dims_of
-from ...dialects.dims.expression import ONE, ZERO, DimError, parse_dim
+from ...dialects.dims.expression import ONE, ZERO, DimError, dim_max, parse_dim
 from ...dialects.onnx.declared import declared_types
 from ...dialects.onnx.types import ELEMENT_NAMES, ELEMENT_TYPES, OptionalType, SequenceType, UnknownType, type_string
 from ...semantics.facts import Contradiction, Facts, simplified
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 BOOL = IntegerType(1)
 _ROUNDS = 16
+_MAX_COUNTED = 16  # iterations of a known number that sizes are followed through one by one, and terms of such a size
 
 
 def _set(value: SSAValue, type_: Attribute) -> None:
@@ -210,16 +211,71 @@ def loop(inference: Inference, c: Context) -> list[Attribute | None]:
         raise ShapeError(f"the body has {len(block.args)} inputs for {len(initial)} states")
     states = list(block.args[2:])
     iteration = _count_iterations(block, c.scope)
-    inner = _fixpoint(inference, c, _Carried(block, states, initial), iteration)
+    carried = _Carried(block, states, initial)
+    inner = _fixpoint(inference, c, carried, iteration)
     given = list(yields(block))
     _require_condition(inference, op, block, inner)
     trips = trip_count(c, block, given[0], inner, iteration, op.body)
-    grown = [_grown(c, *state, trips, op.body, inner.facts) for state in zip(states, initial, given[1:])]
+    counted = _sizes_after(c, carried, trips, iteration, inner.facts) if trips is not None and trips.is_const else {}
+    grown = [_grown(c, *state, trips, op.body, inner.facts, counted) for state in zip(states, initial, given[1:])]
     types: list[Attribute | None] = [escaping(c, at, type_, [op.body]) for at, type_ in enumerate(grown)]
     for at in range(len(states), len(c.results)):
         row = given[1 + at].type
         types.append(_stacked(c, at, row, trips, 0, op.body, inner.facts))
+    for at, (arg, first, after) in enumerate(zip(states, initial, carried.given())):
+        if (result := c.results[at]) is not None:
+            c.scope.values.pop(result, None)
+            step = inference.loops[op].steps.get(arg)
+            elements = _elements_at_end(c, first, after, step, trips, inner, op.body)
+            if elements is not None and types[at] == first.type:
+                c.scope.values[result] = elements
     return types
+
+
+def _elements_at_end(
+    c: Context, first: SSAValue, after: SSAValue, step: int | None, trips: Dim | None, inner: Scope, body: Region
+) -> Elements | None:
+    """The elements of a state of int64 behind the loop: those at first, with steps, or those of every iteration."""
+    if not isinstance(first.type, TensorType) or first.type.element_type != i64:
+        return None
+    if step == 0 or (step is not None and trips is not None):
+        return elements_after(first, step, ZERO if trips is None else trips, c.scope)
+    last = elements_of(after, inner)
+    found = None if last is None else as_integers(last)
+    if last is None or found is None or not all(visible(d, c.scope.names, [body]) for d in found):
+        return None
+    if trips is not None and c.scope.facts.prove_le(1, trips):
+        return last
+    before = elements_of(first, c.scope)
+    same = before is not None and before.shape == last.shape and as_integers(before) == found
+    return last if same else None
+
+
+def _sizes_after(c: Context, carried: _Carried, trips: Dim, iteration: Dim | None, facts: Facts) -> dict[str, Dim]:
+    """The sizes that states have after a number of iterations, by the symbols that they have in the body."""
+    names, body = c.scope.names, carried.block.parent
+    assert body is not None
+    if trips.value > _MAX_COUNTED:
+        return {}
+    sizes: dict[str, Dim] = {}
+    ends: dict[str, Dim] = {}
+    for arg, first, after in zip(carried.states, carried.initial, carried.given()):
+        if not all(isinstance(value.type, TensorType) for value in (arg, first, after)):
+            continue
+        for axis, (size, start, end) in enumerate(zip(dims_of(arg), dims_of(first), dims_of(after), strict=True)):
+            if size is names.sizes.get((arg, axis)):
+                sizes[str(size)], ends[str(size)] = start, _outside(c, end, body, facts)
+    counter = set[str]() if iteration is None else iteration.symbols
+    for turn in range(trips.value):
+        known: dict[str, Dim | int] = {**sizes, **dict.fromkeys(counter, turn)}
+        bound = {name: end for name, end in ends.items() if name in sizes}
+        sizes = {
+            name: end.subs(known)
+            for name, end in bound.items()
+            if all(symbol in known or visible(Dim.symbol(symbol), names, [body]) for symbol in end.symbols)
+        }
+        sizes = {name: size for name, size in sizes.items() if len(size.terms) <= _MAX_COUNTED and size.choices <= 4}
+    return sizes
 
 
 def _require_condition(inference: Inference, op: Operation, block: Block, inner: Scope) -> None:
@@ -398,9 +454,19 @@ def _widened_dim(arg: SSAValue, axis: int, before: Dim, after: Dim, names: Names
 
 
 def _grown(
-    c: Context, arg: SSAValue, first: SSAValue, after: SSAValue, trips: Dim | None, body: Region, facts: Facts
+    c: Context,
+    arg: SSAValue,
+    first: SSAValue,
+    after: SSAValue,
+    trips: Dim | None,
+    body: Region,
+    facts: Facts,
+    counted: Mapping[str, Dim],
 ) -> Attribute:
-    """A state's type after the loop: an axis that each iteration makes longer by the same has grown that often."""
+    """A state's type after the loop: an axis that each iteration makes longer by the same has grown that often.
+
+    `counted` has sizes that were followed through the iterations.
+    """
     before = arg.type
     if trips is None or not all(isinstance(value.type, TensorType) for value in (arg, first, after)):
         return before
@@ -408,10 +474,24 @@ def _grown(
     found: list[Dim] = []
     for axis, (size, start, end) in enumerate(zip(dims_of(arg), dims_of(first), dims_of(after), strict=True)):
         gain = _outside(c, end - size, body, facts)
-        is_own = size is c.scope.names.sizes.get((arg, axis))
         constant = gain.symbols.isdisjoint(size.symbols) and visible(gain, c.scope.names, [body])
-        found.append(start + gain * trips if is_own and constant else size)
+        if size is not c.scope.names.sizes.get((arg, axis)):
+            found.append(size)
+        elif constant:
+            found.append(start + gain * trips)
+        elif (less := _cut(size, _outside(c, end, body, facts))) is not None:
+            found.append(dim_max(start - less * trips, 0))
+        else:
+            found.append(counted.get(str(size), size))
     return dims.tensor_type(before.element_type, found)
+
+
+def _cut(size: Dim, after: Dim) -> int | None:
+    """k > 0 where an iteration leaves `max(size - k, 0)` of a size."""
+    constants = [
+        a.value for _, m in after.terms for atom, _ in m if atom.args is not None for a in atom.args if a.is_const
+    ]
+    return next((k for k in constants if k > 0 and dim_max(size - k, 0) is after), None)
 
 
 def _outside(c: Context, d: Dim, body: Region, facts: Facts) -> Dim:

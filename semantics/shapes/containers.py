@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from xdsl.dialects.builtin import IntegerType, TensorType, UnrankedTensorType, i64
-from xdsl.ir import Attribute
+from xdsl.ir import Attribute, SSAValue
 
 from ...dialects import dims as dims_dialect
 from ...dialects import onnx
-from ...dialects.dims import Dim
+from ...dialects.dims import Dim, dims_of
 from ...dialects.dims.expression import as_dim
 from ...dialects.onnx.types import STRING, OptionalType, SequenceType, UnknownType
 from .context import Context, Item, Rules, ShapeError, Types
@@ -210,6 +210,17 @@ MAX_ITEMS = 64
 """Sequences of more items are not followed one by one."""
 
 
+def _split_of(c: Context) -> SSAValue | None:
+    """The tensor of which SplitToSequence made the items along the axis that they are concatenated along."""
+    split = c.need(0).owner
+    if not isinstance(split, onnx.SplitToSequenceOp) or not isinstance(split.operands[0].type, TensorType):
+        return None
+    rank = len(dims_of(split.operands[0].type))
+    axes = [c.axis(onnx.attr(op, "axis"), rank) for op in (split, c.op)]
+    kept = len(split.operands) > 1 or onnx.attr(split, "keepdims")
+    return split.operands[0] if kept and axes[0] == axes[1] else None
+
+
 def concat_from_sequence(c: Context) -> Types:
     element = _element(c, 0)
     items = items_of(c)
@@ -225,6 +236,9 @@ def concat_from_sequence(c: Context) -> Types:
         return [dims_dialect.tensor_type(_item_element(items[0].type), concatenated(c, shapes, c.attr("axis")))]
     if not isinstance(element, TensorType):
         return [element]
+    whole = _split_of(c)
+    if whole is not None and not new:
+        return [whole.type]
     dims = container_dims(element)
     rank = len(dims) + new
     axis = c.axis(c.attr("axis"), rank)

@@ -1,0 +1,85 @@
+"""Sizes that loops and sequences leave behind: what inference gives, and what runs give at several sizes."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+import sardonyx as sx
+
+FLOAT, INT64, BOOL = TensorProto.FLOAT, TensorProto.INT64, TensorProto.BOOL
+node, value = helper.make_node, helper.make_tensor_value_info
+NUMBERS = {"one": [1], "two": [2], "big": [2**62], "zero": [0], "five": [5], "axis": 0, "trips": 3, "start": [9, 9]}
+
+
+def model(nodes: list[onnx.NodeProto]) -> onnx.ModelProto:
+    constants = [numpy_helper.from_array(np.array(v, np.int64), name) for name, v in NUMBERS.items()]
+    inputs = [value("x", FLOAT, ["N", "D"])]
+    graph = helper.make_graph(nodes, "g", inputs, [value("y", FLOAT, None)], constants)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
+
+
+def loop(count: str, first: str, element: int, *nodes: onnx.NodeProto) -> list[onnx.NodeProto]:
+    """A Loop that carries `v` and makes `w` of it, behind the number of rows of x as `n`."""
+    body = helper.make_graph(
+        [node("Identity", ["go"], ["again"]), *nodes],
+        "b",
+        [value("i", INT64, []), value("go", BOOL, []), value("v", element, None)],
+        [value("again", BOOL, []), value("w", element, None)],
+    )
+    return [
+        node("Shape", ["x"], ["shape"]),
+        node("Gather", ["shape", "axis"], ["n"]),
+        node("Loop", [count, "", first], ["r"], body=body),
+    ]
+
+
+FILL = node("ConstantOfShape", ["r"], ["y"])
+KEEP = node("Identity", ["r"], ["y"])
+CUT = node("Slice", ["v", "one", "big", "zero"], ["w"])
+SHAPE = node("Shape", ["x"], ["w"])
+CASES: dict[str, tuple[list[onnx.NodeProto], list[str]]] = {
+    "a part less each of three times": ([*loop("trips", "x", FLOAT, CUT), KEEP], ["max(N, 3) - 3", "D"]),
+    "a part less each of N times": ([*loop("n", "x", FLOAT, CUT), KEEP], ["0", "D"]),
+    "twice as long each of three times": (
+        [*loop("trips", "x", FLOAT, node("Concat", ["v", "v"], ["w"], axis=0)), KEEP],
+        ["8*N", "D"],
+    ),
+    "one more each of three times, and again": (
+        [*loop("trips", "x", FLOAT, node("Concat", ["v", "v", "x"], ["w"], axis=0)), KEEP],
+        ["15*N", "D"],
+    ),
+    "a counter": ([*loop("n", "five", INT64, node("Add", ["v", "two"], ["w"])), FILL], ["2*N + 5"]),
+    "a counter that is passed on": ([*loop("n", "five", INT64, node("Identity", ["v"], ["w"])), FILL], ["5"]),
+    "what each iteration computes anew": ([*loop("trips", "start", INT64, SHAPE), FILL], ["N", "D"]),
+    "what each computes anew, as it was": ([*loop("n", "shape", INT64, SHAPE), FILL], ["N", "D"]),
+    "a sequence split and joined": (
+        [node("SplitToSequence", ["x", "two"], ["q"], axis=0), node("ConcatFromSequence", ["q"], ["y"], axis=-2)],
+        ["N", "D"],
+    ),
+}
+CASES["a sequence split and joined"][0].insert(0, node("Squeeze", ["two"], ["scalar"]))
+CASES["a sequence split and joined"][0][1].input[1] = "scalar"
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_sizes_behind_loops(name: str) -> None:
+    nodes, sizes = CASES[name]
+    made = model(nodes)
+    (out,) = sx.infer_shapes(made).graph.output
+    assert [d.dim_param or str(d.dim_value) for d in out.type.tensor_type.shape.dim] == sizes
+    program = sx.compile(made)
+    for rows, columns in ((5, 2), (1, 3), (3, 1)):
+        (got,) = program.run(None, {"x": np.ones((rows, columns), np.float32)})
+        expected = [eval(size, {"max": max}, {"N": rows, "D": columns}) for size in sizes]
+        assert list(np.shape(got)) == expected
+
+
+def test_what_no_iteration_computes_is_not_counted_on() -> None:
+    made = model([*loop("n", "start", INT64, SHAPE), FILL])
+    (out,) = sx.infer_shapes(made).graph.output
+    assert not {d.dim_param for d in out.type.tensor_type.shape.dim} & {"N", "D"}
+    program = sx.compile(made)
+    assert [np.shape(program.run(None, {"x": np.ones((n, 2), np.float32)})[0]) for n in (0, 3)] == [(9, 9), (3, 2)]
