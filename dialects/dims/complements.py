@@ -1,7 +1,7 @@
 """Atoms that determine each other: of the ways to write a sum, normal form keeps the shorter.
 
 `min(a, b) + max(a, b)` is `a + b`; `x % k + k*(x//k)` is `x`; `x//k + (k - 1 - x)//k` is 0, a quotient rounded down and
-one rounded up.
+one rounded up; `x % k + (k - 1 - x) % k` is `k - 1`.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ class Relation(NamedTuple):
     times: int
     second: Monomial
     total: Dim
+    only_plus: bool  # whether neither of the two is to be written with a minus in place of the other
     prefers_first: bool  # among equally short ways: a remainder has better bounds than a difference of two
 
 
@@ -68,7 +69,7 @@ def _rewritten(sums: Sums, monomial: Monomial, factor: tuple[Atom, int]) -> Sums
 
 
 def _with_relation(sums: Sums, monomial: Monomial, atom: Call, relation: Relation) -> Sums | None:
-    first, k, second, total, prefers_first = relation
+    first, k, second, total, only_plus, prefers_first = relation
     rest = divide_monomials(monomial, first if first[0][0] is atom else second)
     if rest is None:
         return None
@@ -80,12 +81,15 @@ def _with_relation(sums: Sums, monomial: Monomial, atom: Call, relation: Relatio
     if q % k == 0:
         choices.append(_replaced(sums, rest, total, {one: -q // k, other: -q}, q // k))
 
+    if only_plus:
+        choices = [terms for terms in choices if terms.get(one, 0) >= 0 and terms.get(other, 0) >= 0]
+
     def rank(terms: Sums) -> tuple[int, int, int]:
         if prefers_first:
             return len(terms), int(one not in terms), 0
         return len(terms), -terms.get(one, 0), -terms.get(other, 0)
 
-    best = min(choices, key=rank)
+    best = min(choices, key=rank, default=sums)
     return best if rank(best) < rank(sums) else None
 
 
@@ -121,12 +125,12 @@ def _pairs(atom: Call) -> Iterator[Relation]:
     if atom.kind in ("min", "max") and len(atom.args) == 2:
         low, high = extremes.extremum("min", atom.args), extremes.extremum("max", atom.args)
         if all(d.atom is not None and d.atom.args == atom.args for d in (low, high)):
-            yield Relation(high.terms[0][1], 1, low.terms[0][1], add(a, b), False)
+            yield Relation(high.terms[0][1], 1, low.terms[0][1], add(a, b), False, False)
     if atom.kind in ("mod", "floordiv") and len(b.terms) == 1 and b.terms[0][0] > 0:
         rest, quotient = division.mod(a, b), division.floordiv(a, b)
         if rest.atom is not None and quotient.atom is not None:
             k, m = b.terms[0]
-            yield Relation(rest.terms[0][1], k, multiply_monomials(m, quotient.terms[0][1]), a, True)
+            yield Relation(rest.terms[0][1], k, multiply_monomials(m, quotient.terms[0][1]), a, False, True)
     if atom.kind in ("mod", "floordiv") and b.is_const:
         yield from _rounded_up(atom, a, b)
 
@@ -136,15 +140,26 @@ def _rounded_up(atom: Call, a: Dim, b: Dim) -> Iterator[Relation]:
 
     So `a % k` is `a` plus k times that: what fills up a size to a multiple of k makes a product with it.
     """
+    if atom.kind == "mod":
+        yield from _fills_up(atom, a, b)
     whole, rest = division.split(add(constant(b.value - 1), negate(a)), b)
     other = division.floordiv_rest(rest, b).atom
     if other is None or other is atom or other.args is None or other.kind != "floordiv":
         return
     if atom.kind == "mod":
-        yield Relation(((atom, 1),), -b.value, ((other, 1),), add(a, multiply(b, whole)), True)
+        yield Relation(((atom, 1),), -b.value, ((other, 1),), add(a, multiply(b, whole)), False, True)
         return
     first, second = sorted((atom, other), key=lambda x: x.key)
-    yield Relation(((first, 1),), 1, ((second, 1),), negate(whole), False)
+    yield Relation(((first, 1),), 1, ((second, 1),), negate(whole), False, False)
+
+
+def _fills_up(atom: Call, a: Dim, b: Dim) -> Iterator[Relation]:
+    """`a % k` and `(k - 1 - a) % k` make `k - 1`: what is over a multiple of k, and what is missing to the next."""
+    most = constant(b.value - 1)
+    other = division.mod(add(most, negate(a)), b).atom
+    if other is not None and other is not atom and other.args is not None and other.kind == "mod":
+        first, second = sorted((atom, other), key=lambda x: x.key)
+        yield Relation(((first, 1),), 1, ((second, 1),), most, True, False)
 
 
 __all__ = ["merge_complements"]
