@@ -273,6 +273,7 @@ class BodyEmitter:
         return [index, *reversed(indices)]
 
     def _divide(self, op: type[arith.RemUIOp] | type[arith.DivUIOp], index: Value, size: Scalar) -> Value:
+        size = self.builder.divisor(size)
         if (uniform := self.scalar(index)) is not None:
             return Lanes(self.builder.pure(op, (uniform, self.builder.index(size)), INDEX))
         return self.builder.pure(op, (self.vector(index), self.vector(Lanes(size))), self.type_of(INDEX))

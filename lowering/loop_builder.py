@@ -357,13 +357,17 @@ class LoopBuilder:
         """Quotient of non-negative numbers."""
         if isinstance(a, int) and isinstance(b, int):
             return a // b
-        return a if b == 1 else self._index_op(arith.DivUIOp, a, b)
+        return a if b == 1 else self._index_op(arith.DivUIOp, a, self.divisor(b))
+
+    def divisor(self, size: Scalar) -> Scalar:
+        """A size, or 1 where it is 0: a division by it does not end the process."""
+        return size if isinstance(size, int) else self.maximum(size, 1)
 
     def mod(self, a: Scalar, b: Scalar) -> Scalar:
         """Remainder of non-negative numbers."""
         if isinstance(a, int) and isinstance(b, int):
             return a % b
-        return 0 if b == 1 else self._index_op(arith.RemUIOp, a, b)
+        return 0 if b == 1 else self._index_op(arith.RemUIOp, a, self.divisor(b))
 
     def minimum(self, a: Scalar, b: Scalar) -> Scalar:
         if isinstance(a, int) and isinstance(b, int):

@@ -339,9 +339,14 @@ def _normalized_by_element(b: Upgrade) -> SSAValue:
 
 
 def group_normalization(b: Upgrade) -> Results:
-    """GroupNormalization, scale and bias for each group  ->  InstanceNormalization of x as (N, groups, rest)."""
+    """GroupNormalization, scale and bias by group  ->  InstanceNormalization of x as (N, groups, C / groups, ...)."""
     x, scale, bias = b.x(0), b.x(1), b.x(2)
-    flat = b.value(onnx.ReshapeOp, x, b.ints([0, b.attr("num_groups"), -1]))
+    batch, channels, spatial = (
+        b.make(onnx.ShapeOp, [x], {"start": k, "end": k + 1 if k < 2 else None}).results[0] for k in range(3)
+    )
+    groups = b.ints([b.attr("num_groups")])
+    sizes = [batch, groups, b.value(onnx.DivOp, channels, groups), spatial]
+    flat = b.value(onnx.ReshapeOp, x, b.make(onnx.ConcatOp, sizes, {"axis": 0}).results[0], attributes={"allowzero": 1})
     epsilon = {"epsilon": b.attr("epsilon", 1e-5)}
     normal = b.value(onnx.InstanceNormalizationOp, flat, scale, bias, attributes=epsilon)
     return [_in_shape_of(b, normal, x)]

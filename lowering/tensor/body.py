@@ -256,7 +256,7 @@ class Body:
     def _division(self, call: Call) -> SSAValue:
         s = self.scalars
         above, below = call.args
-        a, b = self.index(above), self.index(below)
+        a, b = self.index(above), self._divisor(below)
         quotient = call.kind == "floordiv"
         if self.space.is_negative_free(above):
             if below.is_const and (exact := factor_and_shift(self.space.most(above), below.value)) is not None:
@@ -267,6 +267,11 @@ class Body:
         negative = s.compare("lt", rest, s.constant(0, INDEX), I64)
         rest = s.select(negative, s.add(rest, b, I64), rest)
         return s.int_binary(arith.DivSIOp, s.sub(a, rest, I64), b) if quotient else rest
+
+    def _divisor(self, size: Dim) -> SSAValue:
+        """A size, or 1 where it is 0, as that of an empty axis may be."""
+        value = self.index(size)
+        return value if size.is_const else self.scalars.max(value, self.index(ONE), I64)
 
     def _by_product(self, call: Call, a: SSAValue, factor: int, shift: int) -> SSAValue:
         """The quotient or remainder by a constant without a division, which vectors of indices do not have."""
@@ -279,7 +284,7 @@ class Body:
     def wrapped(self, value: SSAValue, size: Dim) -> SSAValue:
         """An index value of any sign modulo a size, from 0 on."""
         s = self.scalars
-        rest = s.int_binary(arith.RemSIOp, value, self.index(size))
+        rest = s.int_binary(arith.RemSIOp, value, self._divisor(size))
         negative = s.compare("lt", rest, s.constant(0, INDEX), I64)
         return s.select(negative, s.add(rest, self.index(size), I64), rest)
 

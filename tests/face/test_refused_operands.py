@@ -93,6 +93,8 @@ SCALED = f"({IMAGE}, float[4] s) => ({SIZES}) {{{{ y = {{}} }}}}"
         (SCALED.format("Upsample (x, s)"), 9, {"x": PICTURE, "s": np.array([1, 1, np.nan, 1], f32)}, "'s' has a scale"),
         (f"({IMAGE}, float[1] s) => ({SIZES}) {{ o = Constant <value_floats = [1.0, 1.0, 1.0]> () "
          "t = Concat <axis = 0> (o, s) y = Resize (x, , t) }", 22, {"x": PICTURE, "s": np.array([-1], f32)}, "a scale"),
+        ("(float[N, C, 4] x, float[2] s) => (float[A, B, D] y) { y = GroupNormalization <num_groups = 2> (x, s, s) }",
+         18, {"x": np.ones((1, 3, 4), f32), "s": np.ones(2, f32)}, "C*N == 2*N*(C//2) does not hold: 3 and 2"),
         (PARTS.format("[2]"), 22, {"x": np.ones((5, 4), f32), "l": ints(6, -1)}, "0 <= v1 does not hold: 0 and -1"),
         (ITEM, 22, {"x": np.ones((5, 4), f32), "k": np.array(0), "l": ints(6, -1)}, "parts of [6, -1]"),
         (PARTS.format(""), 22, {"x": np.ones((5, 4), f32), "l": np.array(0)}, "1 <= v0 does not hold: 1 and 0"),
