@@ -93,6 +93,12 @@ class Build:
     def sum(self, x: SSAValue, axis: int) -> SSAValue:
         return self.op(onnx.ReduceSumOp, x, self.ints([axis]), attributes={"keepdims": 0})
 
+    def because(self, reason: str, value: SSAValue) -> SSAValue:
+        """The value; where sizes do not fit what makes it, that is what is said."""
+        assert isinstance(value.owner, Operation)
+        value.owner.attributes[onnx.REASON] = StringAttr(f"{self.rewriter.root.name.removeprefix('onnx.')}: {reason}")
+        return value
+
     def reshape(self, x: SSAValue, sizes: SSAValue) -> SSAValue:
         """To sizes that are meant as they are, 0 included."""
         return self.op(onnx.ReshapeOp, x, sizes, attributes={"allowzero": 1})
@@ -114,18 +120,25 @@ class Build:
 class Chosen:
     """Which axes of `rank` are meant by a vector of numbers."""
 
-    def __init__(self, b: Build, axes: SSAValue, rank: int) -> None:
+    def __init__(self, b: Build, axes: SSAValue, rank: int, name: str | None = None) -> None:
         self.b = b
+        self.name = name or named(axes, "axes")
         self.axes = b.numbered(axes, rank)
         self.matches = b.op(onnx.EqualOp, b.ints([[k] for k in range(rank)]), self.axes)
         """[rank, len(axes)]: whether an axis is that of an entry"""
         ones = b.as_int64(self.matches)
         self.counts = b.opaque(b.sum(ones, 1))
-        """[rank]: 1 for the axes that are meant, else 0"""
+        """[rank]: how often an axis is meant"""
 
     @property
     def flags(self) -> SSAValue:
         return self.b.op(onnx.CastOp, self.counts, attributes={"to": BOOL})
+
+    def once(self) -> Chosen:
+        """Itself, where an axis that is meant twice is an error."""
+        b = self.b
+        self.counts = b.opaque(b.entry(b.ints([0, 1]), self.counts, f"{self.name} has an axis twice"))
+        return self
 
     def spread(self, entries: SSAValue, default: SSAValue) -> SSAValue:
         """[rank]: each axis' entry, or the default where it has none."""
@@ -192,7 +205,7 @@ class SpreadSlice(Pattern):
             listed = None
         first, step, count = self.entries(b, b.op(onnx.GatherOp, b.shape(x), entry_axes), starts, ends, steps)
         if listed is None:
-            chosen = Chosen(b, entry_axes, rank)
+            chosen = Chosen(b, entry_axes, rank, None if axes is None else named(axes, "axes")).once()
             first, step = chosen.spread(first, b.ints(0)), chosen.spread(step, b.ints(1))
             count = chosen.spread(count, b.shape(x))
             listed = list(range(rank))
@@ -211,7 +224,8 @@ class SpreadSlice(Pattern):
         step = b.op(onnx.ExpandOp, one, b.shape(starts)) if steps is None else self.nonzero(b, steps)
         forward = b.less(zero, step)
         last = b.sub(sizes, one)
-        least, most = b.where(forward, zero, b.ints(-1)), b.where(forward, sizes, last)
+        reason = f"{named(b.rewriter.root.operands[1], 'starts')} has at most one element for each axis"
+        least, most = b.where(forward, zero, b.ints(-1)), b.because(reason, b.where(forward, sizes, last))
 
         def clamped(position: SSAValue, least: SSAValue) -> SSAValue:
             counted = b.where(b.less(position, zero), b.add(position, sizes), position)
@@ -282,10 +296,13 @@ class SpreadPad(Pattern):
         b = Build(rewriter)
         if axes is None:  # two for each axis: how many they are says it
             spread = b.op(onnx.ReshapeOp, b.as_int64(pads), b.ints([2 * rank]))
+            spread = b.because(f"{named(pads, 'pads')} has two elements for each axis", spread)
         else:
-            chosen = Chosen(b, axes, rank)
-            entries = b.op(onnx.ReshapeOp, b.as_int64(pads), b.ints([2, 1, -1]))
-            spread = b.sum(b.where(chosen.matches, entries, b.ints(0)), 2)
+            chosen = Chosen(b, axes, rank).once()
+            reason = f"{named(pads, 'pads')} has two elements for each of {named(axes, 'axes')}"
+            entries = b.because(reason, b.op(onnx.ReshapeOp, b.as_int64(pads), b.ints([2, 1, -1])))
+            own = b.sum(b.because(reason, b.where(chosen.matches, entries, b.ints(0))), 2)
+            spread = b.op(onnx.MulOp, own, chosen.counts)
             spread = b.opaque(b.op(onnx.ReshapeOp, spread, b.ints([2 * rank])))
         mode = {"mode": onnx.attr(op, "mode")}
         rewriter.replace(op, [b.op(onnx.PadOp, x, spread, value, attributes=mode)])
@@ -301,7 +318,7 @@ class SpreadUnsqueeze(Pattern):
         if not bound_by_execution(op) or rank is None:
             return
         b = Build(rewriter)
-        new = Chosen(b, axes, rank)
+        new = Chosen(b, axes, rank).once()
         one = b.ints(1)
         before = b.sum(b.op(onnx.MulOp, b.ints(np.tri(rank, k=-1)), b.sub(one, new.counts)), 1)
         own = b.op(onnx.ConcatOp, b.shape(x), b.ints([1]), attributes={"axis": 0})
@@ -325,7 +342,7 @@ class SpreadSqueeze(Pattern):
             return
         if not bound_by_execution(op) or rank is None:
             return
-        gone = Chosen(b, op.operands[1], rank)
+        gone = Chosen(b, op.operands[1], rank).once()
         sizes = kept_sizes(b, b.shape(op.operands[0]), gone, rank, rank_of(op.results[0]) or 0)
         rewriter.replace(op, [b.reshape(op.operands[0], sizes)])
 
@@ -372,6 +389,8 @@ class SpreadReduce(Pattern):
         b = Build(rewriter)
         one, sizes = b.ints(1), b.shape(x)
         gone = Chosen(b, axes, rank)
+        if not onnx.attr(op, "keepdims"):  # their number tells the result's rank
+            gone.once()
         if not onnx.attr(op, "noop_with_empty_axes"):  # none are all
             is_empty = b.as_int64(b.op(onnx.EqualOp, b.op(onnx.SizeOp, axes), b.ints(0)))
             gone.counts = b.op(onnx.MaxOp, gone.counts, is_empty)
@@ -405,10 +424,18 @@ class CountSizes(Pattern):
         if not bound_by_execution(op) or numbers is None or count is None or dims_of(numbers)[0].is_const:
             return
         b, operands = Build(rewriter), op.formal_operands()
-        operands[place] = b.op(onnx.ReshapeOp, numbers, b.ints([count]))
+        formal = op.SCHEMA.inputs[place].name
+        reason = f"{named(numbers, formal)} has {count} element{'s' * (count != 1)}{self.each(op)}"
+        operands[place] = b.because(reason, b.op(onnx.ReshapeOp, numbers, b.ints([count])))
         types = [None if r is None else UNKNOWN for r in op.formal_results()]
         made = rewriter.insert(type(op).make(operands, op.properties, types))
         rewriter.replace(op, list(made.results))
+
+    def each(self, op: onnx.OnnxOp) -> str:
+        """What there is one number for."""
+        if isinstance(op, onnx.TopKOp):
+            return ""
+        return ", one for each result" if isinstance(op, onnx.SplitOp) else ", one for each axis"
 
     def count(self, op: onnx.OnnxOp) -> int | None:
         """How many numbers there must be."""

@@ -46,7 +46,7 @@ class Hosted:
                 operand = np.copy(cast("Array", operand))  # a sequence outlives the memory of what is put into it
             operands.append(operand)
             at += 1 + rank
-        self._make_sure_of_room(words, at)
+        self._make_sure_of_room(operands, words, at)
         results = self._results(self._evaluated(operands))
         for value, result in zip(self._host["outputs"], results):
             rank = max(0, value["rank"])
@@ -58,7 +58,7 @@ class Hosted:
                 self._deliver(context, value, result, words, at)
             at += 1 + rank
 
-    def _make_sure_of_room(self, words: Any, at: int) -> None:
+    def _make_sure_of_room(self, operands: Sequence[object], words: Any, at: int) -> None:
         """Raises ResourceError where texts of known sizes are more than there is memory for; others have their room."""
         for value in self._host["outputs"]:
             rank = max(0, value["rank"])
@@ -67,19 +67,20 @@ class Hosted:
                 require(size)
             except MemoryError as error:
                 free = f"a result needs {size} bytes, {available_memory()} are available"
-                raise ResourceError(f"{self._host['name']}: {free}{self._where()}") from error
+                raise ResourceError(f"{self._host['name']}: {free}{self._where(operands)}") from error
             at += 1 + rank
 
-    def _where(self) -> str:
-        """The line that names the node, where it has a name."""
-        return f"\n  --> node {self._node}" if self._node else ""
+    def _where(self, operands: Sequence[object] | None = None) -> str:
+        """The operands, and the line that names the node, where it has a name."""
+        told = "" if operands is None else f" (operands: {', '.join(map(shown, operands))})"
+        return f"{told}\n  --> node {self._node}" if self._node else told
 
     def _evaluated(self, operands: Sequence[object]) -> object:
         """What the function gives. Raises InputError, or the function's own error of ours, that names the node."""
         try:
             return self._function(*operands)
         except Exception as error:
-            where = f" (operands: {', '.join(map(shown, operands))}){self._where()}"
+            where = self._where(operands)
             if isinstance(error, CompilerBug):
                 raise
             if isinstance(error, Error):

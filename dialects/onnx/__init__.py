@@ -22,6 +22,7 @@ from .attributes import (
 from .base import (
     EMPTY_ROWS,
     PROBLEM,
+    REASON,
     OnnxOp,
     PositionedOp,
     attr,
@@ -77,6 +78,7 @@ __all__ = [
     "OPS",
     "OP_BY_NAME",
     "PROBLEM",
+    "REASON",
     "STRING",
     "TYPES",
     "UNKNOWN",

@@ -240,9 +240,16 @@ class PositionedOp(IRDLOperation):
 
 
 def describe(op: Operation) -> str:
-    """`onnx.Conv 'encoder/conv_3'`: the op and, where the module has it, the name of its node."""
+    """`onnx.Conv 'encoder/conv_3'`: the op and, where the module has it, the name of its node.
+
+    `onnx.Reshape of Tile 'repeat'` where the node is of another operator, which this op is a part of.
+    """
     info = info_of(op)
-    return f"{op.name} {info.name!r}" if info is not None and info.name else op.name
+    if info is None:
+        return op.name
+    other = isinstance(op, OnnxOp) and info.op_type and info.op_type != op.SCHEMA.op_type
+    made = f"{op.name} of {info.op_type}" if other else op.name
+    return f"{made} {info.name!r}" if info.name else made
 
 
 # Text
@@ -360,6 +367,9 @@ EMPTY_ROWS = "onnx.empty_rows"
 
 Else it is 0, as the operator's text has it.
 """
+
+REASON = "onnx.reason"
+"""On an operation made of another one: what to say in place of its own words where sizes do not fit it."""
 
 PROBLEM = "onnx.problem"
 """On an operation made of another one: what to say in place of its own words where an index of it is out of range.

@@ -69,7 +69,12 @@ def dft(context: TemplateContext, op: kernel.TemplateOp) -> None:
         given = e.as_index(e.load(operator.buffer(2), 0))
         axis = e.select_index(given.compare("slt", 0), given + len(dims), given)
         inside = axis.compare("ult", len(dims) - 1)
-        e.check(inside, "value", "axis {0} of a transform of rank {1}", [given.ssa, e.ix(len(dims)).ssa])
+        e.check(
+            inside,
+            "value",
+            "DFT: 'axis' is {0}; of the rank {1}, the last has real and imaginary parts",
+            [given.ssa, e.ix(len(dims)).ssa],
+        )
         axis = e.select_index(inside, axis, 0)
 
     def sizes(of: Sequence[Dim]) -> tuple[Ix, Ix, Ix]:
@@ -149,7 +154,12 @@ def width_of(e: Emitter, size: Dim) -> Ix:
     width = e.dim(size)
     if width.known is None:
         is_valid = e.bits("or", width.compare("eq", 1), width.compare("eq", 2))
-        e.check(is_valid, "value", "numbers of {0} parts", [width.ssa])
+        e.check(
+            is_valid,
+            "value",
+            "DFT: the last axis has size {0}, and must have 1 or 2",
+            [width.ssa],
+        )
     return width
 
 
@@ -178,7 +188,7 @@ class Transform:
         self.lanes = e.target.lanes(byte_width(self.t))
         self.together = self.lanes if lines.count.known is None else max(1, min(self.lanes, lines.count.known))
         if length.known is None:
-            e.check(length.compare("sgt", 0), "value", "a transform of length {0}", [length.ssa])
+            e.check(length.compare("sgt", 0), "value", "DFT: the length is {0}, and must be at least 1", [length.ssa])
             length = length.max(1)
         self.length = length
         self._choose(bound)

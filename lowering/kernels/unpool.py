@@ -40,7 +40,7 @@ def max_unpool(context: TemplateContext, op: kernel.TemplateOp) -> None:
     with e.loop(0, total) as loop:
         given = e.load_index(indices, loop.index)
         inside = given.compare("ult", size)
-        e.check(inside, "index", "index {0} is out of range for a map of {1} elements", [given.ssa, size.ssa])
+        e.check(inside, "index", "MaxUnpool: 'I' has the index {0}; a map has {1} elements", [given.ssa, size.ssa])
         place, is_there = target(e, e.select_index(inside, given, 0), frame, wanted)
         with e.when(e.both(is_there, inside)):
             e.store(e.load(x, loop.index), y, place)

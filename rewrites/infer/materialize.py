@@ -299,7 +299,9 @@ def _bind(names: Names, used: Iterable[str]) -> None:
 
 def _state(op: Operation, guard: Guard, names: Names) -> None:
     """Puts a guard where its symbols are known: at the start of the block, or before the op that needs it."""
-    assume = dims.AssumeOp(guard.condition, f"{guard.why} ({onnx.describe(op)})")
+    told = op.attributes.get(onnx.REASON)  # which names the operator of the file
+    why = told.data if isinstance(told, StringAttr) else f"{guard.why} ({onnx.describe(op)})"
+    assume = dims.AssumeOp(guard.condition, why)
     _copy_origin(op, assume)
     block = _block_of(op)
     owners = [names.owners.get(name) for name in condition_symbols(guard.condition)]

@@ -26,6 +26,7 @@ from ...semantics.facts import Contradiction, Facts
 from ...semantics.shapes import Context, Guard, Names, RankUnknown, Scope, ShapeError, result_types, rule_of
 from ...semantics.shapes.agreement import require_agreement
 from ...semantics.shapes.elements import Truth
+from ...semantics.shapes.limits import require_sizes
 from ...semantics.shapes.values import set_values
 from ...semantics.weights import WeightStore
 from ..contrib import Expansion, Rule, expansion_of
@@ -217,6 +218,7 @@ class Inference:
             require_agreement(c)
             set_types(c, handler(self, c) if handler is not None else result_types(c))
             if handler is None:
+                require_sizes(c)
                 set_values(c)
             if self.checks and isinstance(op, onnx.OnnxOp) and has_own_results(op.SCHEMA):
                 self.refuse(op, type_problem(op.SCHEMA, c.operands, c.results))
@@ -236,10 +238,8 @@ class Inference:
     def _title(self, op: Operation, problem: str) -> str:
         """A problem with the node that has it, the model's opset, and the values that it reads and gives."""
         opset = self.opsets.get(op.SCHEMA.domain) if isinstance(op, onnx.OnnxOp) else None
-        info = onnx.info_of(op)
-        of = f"of {info.op_type}" if info is not None and info.op_type != op.name.rpartition(".")[2] else ""
-        more = ", ".join(filter(None, (of, f"opset {opset}" if opset is not None else "")))
-        return f"{onnx.describe(op)}{f' ({more})' if more else ''}: {problem}{named_values(op)}"
+        more = f" (opset {opset})" if opset is not None else ""
+        return f"{onnx.describe(op)}{more}: {problem}{named_values(op)}"
 
     def state(self, op: Operation, scope: Scope, guards: Sequence[Guard]) -> str | None:
         """Keeps an operation's guards, and counts on them from here on."""

@@ -203,8 +203,11 @@ def upsample(x: Array, scales: Array, /, *, mode: str = "nearest") -> Array:
 
 
 def affine_grid(theta: Array, size: Array, /, *, align_corners: int = 0) -> Array:
-    """Sampling places [N, (D,) H, W, 2 or 3], innermost coordinate first."""
-    spatial = integers(size)[2:]
+    """Sampling places [N, (D,) H, W, 2 or 3], innermost coordinate first. Raises ValueError for sizes that are none."""
+    batch, *rest = integers(size)
+    if batch != len(theta) or min(rest) < 0:
+        raise ValueError(f"the sizes {[batch, *rest]} for {len(theta)} transformations")
+    spatial = rest[1:]
     mesh = np.meshgrid(*(_normalized_line(n, bool(align_corners)) for n in spatial), indexing="ij")
     places = np.stack([*reversed(mesh), np.ones_like(mesh[0])], axis=-1)
     wide = double(theta)

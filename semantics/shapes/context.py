@@ -8,7 +8,7 @@ from math import prod
 from typing import Any, TypeAlias
 
 import numpy as np
-from xdsl.dialects.builtin import TensorType, UnrankedTensorType
+from xdsl.dialects.builtin import StringAttr, TensorType, UnrankedTensorType
 from xdsl.ir import Attribute, Operation, SSAValue
 
 from ...dialects import dims as dims_dialect
@@ -283,6 +283,8 @@ class Context:
 
     def require(self, condition: str, why: str) -> None:
         """States a condition. Raises ShapeError where it can never hold."""
+        told = self.op.attributes.get(onnx.REASON)
+        why = told.data if isinstance(told, StringAttr) else why
         proof = self.scope.facts.prove(condition)
         if proof.answer is False:
             raise ShapeError(f"{why}: {brief_condition(condition)} cannot hold")

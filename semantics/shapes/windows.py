@@ -284,6 +284,8 @@ def resize(c: Context) -> Types:
         raise ShapeError(f"Resize has {scales.size} scales for {len(axes)} axes")
     for at, (a, scale) in enumerate(zip(axes, row_major(scales))):
         size = None
+        if isinstance(scale, Ratio) and (number := scale.constant) is not None and number <= 0:
+            raise ShapeError(f"a scale of {float(number):g}, which is not above 0")
         if isinstance(scale, Ratio):
             size = _cropped(c, x[a], scale, at, len(axes)) if crop else scaled(x[a], scale)
         x[a] = c.fresh(0, a) if size is None else size

@@ -204,6 +204,51 @@ def test_an_axis_without_elements_has_no_index(operator: str, size: str, model: 
     assert program(zeros(0, 4), np.array([], np.int64))["z"].shape == (0, 4)
 
 
+COUNTED = {
+    "Tile": ("y = Tile(x, k)", [2], "Tile: 'k' has 2 elements, one for each axis: K == 2 does not hold: 1 and 2"),
+    "Pad": ("y = Pad(x, k)", [2, 1, 1], "Pad: 'k' has two elements for each axis: K == 4 does not hold: 3 and 4"),
+    "CenterCropPad": (
+        "y = CenterCropPad(x, k)",
+        [1, 2, 3],
+        "CenterCropPad: 'k' has 2 elements, one for each axis: K == 2 does not hold: 3 and 2",
+    ),
+    "Slice": (
+        "y = Slice(x, k, k)",
+        [0, 0, 0],
+        "Slice: 'k' has at most one element for each axis: the sizes do not fit: K = 3",
+    ),
+    "axes of Slice": ("y = Slice(x, k, k, k)", [1, -1], "Slice: 'k' has an axis twice"),
+    "axes of Pad": ("p = Concat <axis = 0> (k, k) y = Pad(x, p, , k)", [0, 0], "Pad: 'k' has an axis twice"),
+    "axes of Unsqueeze": (
+        "u = Unsqueeze(x, k) y = ReduceSum <keepdims = 0> (u)",
+        [3, -1],
+        "Unsqueeze: 'k' has an axis twice",
+    ),
+    "axes of a reduction": ("y = ReduceMax <keepdims = 0> (x, k)", [1, 1], "ReduceMax: 'k' has an axis twice"),
+    "sizes of AffineGrid": (
+        "t = Constant <value = float[1, 2, 3] {0, 0, 0, 0, 0, 0}> () a = AffineGrid(t, k) y = ReduceMax(a)",
+        [1, 1, -2, 3],
+        "AffineGrid: the sizes [1, 1, -2, 3] for 1 transformations",
+    ),
+    "the length of MelWeightMatrix": (
+        """z = Constant <value_int = 0> () b = Gather(k, z) f = Constant <value_float = 9.0> ()
+           m = MelWeightMatrix(b, b, b, f, f) y = ReduceSum(m)""",
+        [-3],
+        "the size of axis 0 of 'm' (onnx.MelWeightMatrix 'node_3'): 0 <= v0//2 + 1 does not hold: 0 and -1",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", COUNTED)
+def test_what_data_say_of_sizes_is_held_against_the_operator(case: str, model: Make) -> None:
+    nodes, given, message = COUNTED[case]
+    program = sx.compile(model(f"g (float[N, 4] x, int64[K] k) => (float y) {{ {nodes} }}", opset=22))
+    with pytest.raises(sx.InputError) as caught:
+        program(zeros(3, 4), np.array(given))
+    assert str(caught.value).startswith(message)
+    assert "\n  --> node 'node_" in str(caught.value)
+
+
 AXES = "float[N, 4] x, int64[1] s, int64[1] e, int64[K] a, int64[K] t"
 MADE_OF_OTHERS = {
     "a step of 0": (

@@ -71,7 +71,13 @@ def test_repeats_of_unknown_number(kind: str, repeats: list[int], text: str) -> 
 def test_a_hosted_operator_tells_its_operands() -> None:
     made = model("(string[N] x, int64[K] s) => (string[A] y) { y = Tile (x, s) }")
     told = f"(operands: string[3], int64[1] [{2**50}])\n  --> node"
-    refused(made, "Unable to allocate", told, x=np.array(["a", "b", "c"], object), s=np.array([2**50]))
+    refused(
+        made,
+        f"Tile: a result needs {8 * 3 * 2**50} bytes",
+        told,
+        x=np.array(["a", "b", "c"], object),
+        s=np.array([2**50]),
+    )
 
 
 # --- lengths of sequences ---------------------------------------------------------------------------------------------

@@ -36,7 +36,7 @@ def model(text: str, opset: int = 22, *domains: str) -> onnx.ModelProto:
         ("(float[2] x) => (float[2] y) { y = Concat <axis = 5> (x, x) }", 13,
          "its attribute 'axis' is 5, out of range for rank 1: -1 to 0"),
         ("(float[2] x) => (float[2] y) { y = Softmax <axis = 7> (x) }", 11,
-         "onnx.Flatten 'last' (of Softmax, opset 11)"),
+         "onnx.Flatten of Softmax 'last' (opset 11)"),
         ("(float[2, 3] x) => (float[A, B] y) { y = Transpose <perm = [0, 0]> (x) }", 13,
          "its attribute 'perm' is [0, 0], and must list each of the axes 0 to 1 once"),
         ("(float[2] x) => (float[2] y) { y = Cast <to = 77> (x) }", 13, "'to' is 77, which is no element type; there "),
