@@ -22,6 +22,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from importlib.util import find_spec
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 OURS = "sardonyx"
@@ -98,14 +99,13 @@ def interface(model: Any) -> tuple[list[bytes], dict[str, int]]:
     return values, {o.domain: o.version for o in model.opset_import}
 
 
-def child(system: str, path: Path, keep: Path | None) -> dict[str, Any]:
-    """One model by one system: counts, seconds, and what is wrong with the result."""
+def child(system: str, path: Path, target: Path) -> dict[str, Any]:
+    """One model by one system, written to `target`: counts, seconds, and what is wrong with the result."""
     import onnx
 
     began = time.perf_counter()
     model = SYSTEMS[system](path)
     seconds = time.perf_counter() - began
-    target = keep or Path(f"/tmp/simplify-{system}-{path.stem}.onnx")
     target.parent.mkdir(parents=True, exist_ok=True)
     onnx.save(model, target)
     nodes = nodes_of(model)
@@ -126,8 +126,6 @@ def child(system: str, path: Path, keep: Path | None) -> dict[str, Any]:
                 row["error"] = "its opset is another"
     except Exception as e:  # onnxruntime has no common class of errors
         row["error"] = f"{type(e).__name__}: {e}".splitlines()[0]
-    if keep is None:
-        target.unlink()
     return row
 
 
@@ -162,7 +160,9 @@ def main() -> None:
     parser.add_argument("--child", choices=SYSTEMS, help=argparse.SUPPRESS)
     a = parser.parse_args()
     if a.child:
-        print("RESULT " + json.dumps(child(a.child, a.folder, a.keep)))
+        with TemporaryDirectory(prefix="simplify-") as folder:
+            target = a.keep or Path(folder) / f"{a.child}-{a.folder.stem}.onnx"
+            print("RESULT " + json.dumps(child(a.child, a.folder, target)))
         return
     installed = [s for s in SYSTEMS if s in (NONE, OURS) or find_spec(s)]
     systems = a.systems.split(",") if a.systems else installed

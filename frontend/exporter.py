@@ -80,9 +80,10 @@ class _Exporter:
         for key in WRITE_HEADER:
             if wanted.get(key) != came.get(key):
                 WRITE_HEADER[key](proto, wanted.get(key))
-        if not proto.HasField("ir_version"):
+        given = self.source.proto if self.source is not None else None
+        if not proto.HasField("ir_version") and (given is None or given.HasField("ir_version")):
             proto.ir_version = 10
-        if not proto.opset_import:
+        if not proto.opset_import and (given is None or given.opset_import):
             proto.opset_import.add(domain="", version=self._versions[""])
 
     # Functions

@@ -50,6 +50,7 @@ from .lowering.schedule import ScratchNeed
 from .lowering.tensor import RULES, NotLowered, lower_to_tensor
 from .lowering.tensor.element_kinds import element_of
 from .options import compiler_digest
+from .reproducers import told, written
 from .rewrites.outline import single_op_kernels
 from .runtime.errors import CompilerBug, Error, InputError
 from .semantics.kinds import Kind, kind_of
@@ -389,15 +390,11 @@ def build_named(kernel: Kernel, target: Target) -> KernelObject:
 
 def kernel_bug(kernel: Kernel, error: Exception) -> CompilerBug:
     """The error to raise when a kernel cannot be built."""
-    from tempfile import gettempdir
-
-    path = os.path.join(gettempdir(), f"sardonyx-reproducer-{name_of(kernel)}.mlir")
+    path = written(name_of(kernel), f"// RUN: xdsl-opt %s -p sx-lower-to-tensor,sx-lower-to-loops\n{kernel}\n")
     last = traceback.extract_tb(error.__traceback__)[-1]
-    with open(path, "w") as f:
-        f.write(f"// RUN: xdsl-opt %s -p sx-lower-to-tensor,sx-lower-to-loops\n{kernel}\n")
     return CompilerBug(
         f"bug: kernel '{name_of(kernel)}' failed with {type(error).__name__}: {error}"
-        f" ({os.path.basename(last.filename)}:{last.lineno})\n   = file: {path}",
+        f" ({os.path.basename(last.filename)}:{last.lineno}){told(path)}",
         reproducer=path,
     )
 

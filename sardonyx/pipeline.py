@@ -9,8 +9,6 @@ import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
-from tempfile import gettempdir
 
 from xdsl.dialects.builtin import ArrayAttr, ModuleOp, StringAttr, TensorType, UnitAttr, UnrankedTensorType
 from xdsl.dialects.func import FuncOp
@@ -43,6 +41,7 @@ from .lowering.schedule import ScratchNeed, schedule
 from .lowering.tensor import attach_bodies, lower_to_tensor
 from .options import Options
 from .questions import RANK_OF_INPUT, question_of
+from .reproducers import told, written
 from .rewrites.axes_from_data import rewrite_axes_from_data
 from .rewrites.branch_ranks import move_into_branches
 from .rewrites.compute_sizes import compute_sizes
@@ -563,11 +562,9 @@ def is_body(op: Operation) -> bool:
 
 def bug(module: ModuleOp, step: str, error: Exception) -> CompilerBug:
     """The error to raise when a step fails: says where, and leaves the module as the step found it in a file."""
-    path = Path(gettempdir()) / f"sardonyx-reproducer-{step}.mlir"
-    text = f"// RUN: xdsl-opt %s -p sx-{step}\n{module_text(module)}"
-    path.write_text(text)
+    path = written(step, f"// RUN: xdsl-opt %s -p sx-{step}\n{module_text(module)}")
     kind = type(error).__name__
-    return CompilerBug(f"bug: step '{step}' failed with {kind}: {error}\n   = file: {path}", reproducer=str(path))
+    return CompilerBug(f"bug: step '{step}' failed with {kind}: {error}{told(path)}", reproducer=path)
 
 
 def module_text(op: Operation) -> str:

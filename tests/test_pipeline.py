@@ -59,7 +59,7 @@ def test_an_op_that_is_left_over_is_named(monkeypatch: pytest.MonkeyPatch) -> No
         sx.lower(model(), to="graph")
 
 
-def test_a_step_that_raises_leaves_a_file_and_says_where(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_step_that_raises_leaves_a_file_and_says_where(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(state: pipeline.State) -> None:
         raise ZeroDivisionError("as asked")
 
@@ -73,6 +73,14 @@ def test_a_step_that_raises_leaves_a_file_and_says_where(monkeypatch: pytest.Mon
     assert caught.value.reproducer is not None
     text = Path(caught.value.reproducer).read_text()
     assert text.startswith("// RUN: xdsl-opt %s") and "kernel.call" in text
+    assert f"file: {caught.value.reproducer}" in str(caught.value)
+    with pytest.raises(sx.CompilerBug) as again:
+        list(pipeline.run(state_of(model()), to="kernels"))
+    assert again.value.reproducer not in (None, caught.value.reproducer)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "nowhere"))
+    with pytest.raises(sx.CompilerBug, match=r"step 'broken' failed with ZeroDivisionError: as asked$") as unwritten:
+        list(pipeline.run(state_of(model()), to="kernels"))
+    assert unwritten.value.reproducer is None
 
 
 def test_the_runner_tells_each_step_and_its_time() -> None:

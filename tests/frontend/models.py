@@ -307,8 +307,17 @@ def types_of_all_kinds() -> ModelProto:
     return model([node("Identity", ["any"], ["y"])], infos, [info("y")])
 
 
+def without_versions() -> ModelProto:
+    """As early files are: neither an IR version nor an opset."""
+    m = simple()
+    m.ClearField("ir_version")
+    del m.opset_import[:]
+    return m
+
+
 ODD_MODELS = (
     simple,
+    without_versions,
     empty_texts,
     notes_everywhere,
     opsets_twice,
