@@ -15,6 +15,9 @@ from ..dialects.dims import dims_of
 from ..semantics.conditions import Condition, broadcast_pair
 from .explain import main_of
 
+CONTRADICTED = "dims.diagnostics"
+"""What inference notes on the module: a line for each declared type that is not so."""
+
 NO_OPERATORS = (FuncOp, ReturnOp, onnx.InitializerOp, onnx.YieldOp, dims.AssumeOp, dims.BindOp, dims.TensorOp)
 
 
@@ -35,6 +38,8 @@ def inspect_module(module: ModuleOp, *, imported: ModuleOp | None = None, show_d
     names = main.attributes.get("onnx.outputs")
     for entry, name in zip(report["outputs"], cast(Iterable[Any], names or ())):
         entry["name"] = str(onnx.plain(name))
+    if (found := module.attributes.get(CONTRADICTED)) is not None:
+        report["contradicted"] = [str(onnx.plain(line)) for line in cast(Iterable[Any], found)]
     if show_dims:
         report["symbols"] = symbols(main)
         guards = [op for op in main.walk() if isinstance(op, dims.AssumeOp)]
@@ -111,6 +116,9 @@ def render_inspection(report: Mapping[str, Any]) -> str:
     lines.append(f"{count} nodes, {report['initializers']} initializers")
     ordered = sorted(report["operators"].items(), key=lambda kv: (-kv[1], kv[0]))
     lines.append("  " + ", ".join(f"{name} {number}" for name, number in ordered))
+    if "contradicted" in report:
+        lines.append("the file declares otherwise, which is ignored:")
+        lines.extend(f"  {line}" for line in report["contradicted"])
     if "symbols" in report:
         lines.append("symbols:" if report["symbols"] else "symbols: none")
         lines.extend(f"  {name}: {where}" for name, where in report["symbols"].items())

@@ -6,17 +6,18 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from xdsl.context import Context
-from xdsl.dialects.builtin import ArrayAttr, FunctionType, ModuleOp, StringAttr
+from xdsl.dialects.builtin import ArrayAttr, FunctionType, ModuleOp, StringAttr, TensorType
 from xdsl.dialects.func import FuncOp, ReturnOp
-from xdsl.ir import Region
+from xdsl.ir import Region, SSAValue
 from xdsl.passes import ModulePass
 
+from ...dialects.dims import Dim, dims_of
 from ...dialects.onnx.model import MAIN, is_local_function
 from ...runtime.errors import ModelError, UnsupportedError
 from ...semantics.custom import NO_OPERATORS, Operators
 from ...semantics.facts import Facts
 from ...semantics.weights import WeightStore
-from .declared import difference, differences, wrong_type_of_node
+from .declared import check_under, differences, wrong_type_of_node
 from .materialize import materialize
 from .settle import settle_symbols
 from .walk import Inference
@@ -76,7 +77,9 @@ def infer_shapes(
         dead |= unreached
     if declared and (wrong := [line for f in functions for line in differences(f, unreached, wrong_type_of_node)]):
         raise ModelError("\n".join(wrong))
-    lines = [line for f in functions for line in differences(f, unreached, difference)]
+    symbols = {s for f in functions for a in f.body.block.args for d in _sizes_of(a) for s in d.symbols}
+    check = check_under(facts, symbols)
+    lines = [line for f in functions for line in differences(f, unreached, check)]
     module.attributes.pop(DIAGNOSTICS, None)
     if lines:
         module.attributes[DIAGNOSTICS] = ArrayAttr([StringAttr(line) for line in lines])
@@ -103,6 +106,10 @@ def _inferred(
     for function in functions:
         settle_symbols(function, inference.names)
     return inference
+
+
+def _sizes_of(value: SSAValue) -> tuple[Dim, ...]:
+    return dims_of(value) if isinstance(value.type, TensorType) else ()
 
 
 def _is_graph(function: FuncOp) -> bool:

@@ -9,9 +9,11 @@ from xdsl.dialects.builtin import TensorType
 from xdsl.ir import Operation, Region, SSAValue
 
 from ...dialects import onnx
-from ...dialects.dims import dims_of
+from ...dialects.dims import Dim, dims_of
+from ...dialects.dims.text import brief
 from ...dialects.onnx.declared import Declared, declared_types
 from ...dialects.onnx.types import type_string
+from ...semantics.facts import Facts
 
 Check: TypeAlias = Callable[[str, SSAValue, Declared], str | None]
 
@@ -52,8 +54,16 @@ def wrong_type_of_node(name: str, value: SSAValue, declared: Declared) -> str | 
     return f"{wrong}\n  --> {onnx.describe(value.owner)}"
 
 
-def difference(name: str, value: SSAValue, declared: Declared) -> str | None:
-    """What is wrong with a declared type; None where nothing is, or where it cannot be told."""
+def check_under(facts: Facts, symbols: Collection[str]) -> Check:
+    """The check of declared types; `symbols` are those of the inputs' sizes, and `facts` what is known of them."""
+    return lambda name, value, declared: difference(name, value, declared, facts, symbols)
+
+
+def difference(name: str, value: SSAValue, declared: Declared, facts: Facts, symbols: Collection[str]) -> str | None:
+    """What is wrong with a declared type; None where nothing is, or where it cannot be told.
+
+    A size that is declared by the name of an input's size is wrong where they are not the same for all inputs.
+    """
     if (wrong := wrong_type(name, value, declared)) is not None:
         return wrong
     if declared.sizes is None or not isinstance(value.type, TensorType):
@@ -65,4 +75,8 @@ def difference(name: str, value: SSAValue, declared: Declared) -> str | None:
     for axis, (size, dim) in enumerate(zip(declared.sizes, dims)):
         if isinstance(size, int) and size >= 0 and dim.is_const and dim.value != size:
             return f"'{name}' is declared {written}, and its axis {axis} is {dim}"
+        if isinstance(size, str) and size in symbols and dim.symbols <= set(symbols):
+            own = Dim.symbol(size)
+            if dim is not own and facts.prove_eq(dim, own).answer is not True:
+                return f"'{name}' is declared {written}, and its axis {axis} is {brief(dim)}"
     return None

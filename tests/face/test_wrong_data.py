@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import onnx
 import pytest
+from click.testing import CliRunner
 from onnx import helper, parser
 from xdsl.dialects import arith, math
 
 import sardonyx as sx
+from sardonyx.cli import cli
 
 f32 = np.float32
 
@@ -125,6 +128,34 @@ def test_sizes_that_are_declared_otherwise_are_reported() -> None:
     assert "'y' is declared [6, 1], and has rank 1" in str(program.explain())
     right = sx.compile(model("(float[5] x) => (float[5] y) { y = Neg (x) }"))
     assert "contradicted" not in right.explain().to_dict()
+
+
+@pytest.mark.parametrize(
+    ("graph", "told"),
+    [
+        ("(float[N] x) => (float[N] y) { y = Concat <axis = 0> (x, x) }", "'y' is declared [N], and its axis 0 is 2*N"),
+        ("(float[N, M] x) => (float[M, N] y) { y = Neg (x) }", "'y' is declared [M, N], and its axis 0 is N"),
+        ("(float[N, M] x) => (float[N, K] y) { y = Neg (x) }", None),
+        ("(float[N, M] x) => (float[N, M] y) { y = Add (x, x) }", None),
+        ("(float[N] x, float[M] z) => (float[N] y) { y = MatMul (x, z) }", "'y' is declared [N], and has rank 0"),
+        ("(float[N] x, int64[1] n) => (float[N] y) { y = Expand (x, n) }", None),
+    ],
+)
+def test_a_size_that_is_declared_by_the_name_of_another(graph: str, told: str | None, tmp_path: Path) -> None:
+    made = model(graph)
+    assert sx.compile(made).explain().to_dict().get("contradicted") == (None if told is None else [told])
+    onnx.save(made, tmp_path / "m.onnx")
+    told_by = CliRunner().invoke(cli, ["inspect", str(tmp_path / "m.onnx")])
+    assert (told is not None) == ("the file declares otherwise" in told_by.output)
+    assert (told or "1 nodes") in told_by.output
+
+
+def test_declared_names_of_sizes_prove_nothing() -> None:
+    """What reads the declared value sees the sizes that it has."""
+    made = model("(float[N] x) => (float[A] y) { z = Concat <axis = 0> (x, x) y = Add (z, z) }")
+    made.graph.value_info.append(helper.make_tensor_value_info("z", onnx.TensorProto.FLOAT, ["N"]))
+    x = np.arange(3, dtype=f32)
+    np.testing.assert_array_equal(sx.compile(made)(x)["y"], 2 * np.concatenate([x, x]))
 
 
 @pytest.mark.parametrize("opset", [0, -1])
