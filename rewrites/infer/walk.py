@@ -26,7 +26,6 @@ from ...semantics.facts import Contradiction, Facts
 from ...semantics.shapes import Context, Guard, Names, RankUnknown, Scope, ShapeError, result_types, rule_of
 from ...semantics.shapes.agreement import require_agreement
 from ...semantics.shapes.elements import Truth
-from ...semantics.shapes.limits import require_sizes
 from ...semantics.shapes.values import set_values
 from ...semantics.weights import WeightStore
 from ..contrib import Expansion, Rule, expansion_of
@@ -218,7 +217,6 @@ class Inference:
             require_agreement(c)
             set_types(c, handler(self, c) if handler is not None else result_types(c))
             if handler is None:
-                require_sizes(c)
                 set_values(c)
             if self.checks and isinstance(op, onnx.OnnxOp) and has_own_results(op.SCHEMA):
                 self.refuse(op, type_problem(op.SCHEMA, c.operands, c.results))

@@ -8,7 +8,7 @@ from xdsl.ir import Attribute
 from ...dialects import dims as dims_dialect
 from ...dialects import onnx
 from ...dialects.dims.expression import ONE, Dim, as_dim, dim_max
-from ...dialects.dims.interval import is_signed
+from ...dialects.dims.interval import SIZE_LIMIT, is_signed
 from ...dialects.onnx.types import STRING, SparseAttr, WeightAttr, element_of_dtype
 from .context import Context, Rules, ShapeError, Types
 from .elements import Element, Ratio, row_major
@@ -127,7 +127,10 @@ def range_length(c: Context) -> Dim | None:
         if delta is as_dim(0):
             raise ShapeError("a Range with a delta of 0")
         span = limit - start
-        if any(map(is_signed, delta.symbols)) or not _fits(span):
+        if delta.is_const and span.is_const:
+            return as_dim(max(-(-span.value // delta.value), 0))
+        is_large = delta.is_const and abs(delta.value) >= SIZE_LIMIT
+        if any(map(is_signed, delta.symbols)) or is_large or not _fits(span):
             return None  # so that it is computed in full, without an expression that could leave int64
         if not delta.is_const:
             c.require(f"1 <= ({delta})*({delta})", "the delta of Range is not 0")
@@ -208,6 +211,8 @@ def mel_weight_matrix(c: Context) -> Types:
     element = element_of_code(c.attr("output_datatype"))
     if bins is None or length is None:
         return [c.tensor(element, [c.fresh(0, 0), c.fresh(0, 1)])]
+    c.at_most(0, bins[0], "the number of bins of MelWeightMatrix")
+    c.at_most(0, length[0], "the length of MelWeightMatrix")
     return [c.tensor(element, [length[0] // 2 + 1, bins[0]])]
 
 
@@ -224,6 +229,7 @@ def dft(c: Context) -> Types:
         count = c.fresh(0, axis)
     elif length is not None:
         count = length[0]
+        c.at_most(0, count, "the length of DFT")
     else:
         count = (x[axis] - 1) * 2 if onesided and inverse else x[axis]
     x[axis] = count // 2 + 1 if onesided and not inverse else count
@@ -237,6 +243,7 @@ def stft(c: Context) -> Types:
     step, frame = c.ints(1), c.ints(3)
     if frame is not None:
         size = frame[0]
+        c.at_most(1, size, "the length of the frames of STFT")
         if c.has(2):
             size = c.equal(size, c.dims_of_rank(2, 1)[0], "the window's length is the frame's")
     elif c.has(3):

@@ -1,18 +1,11 @@
-"""What sizes in floating point rest on: bounds below which floats are exact, stated where they become integers.
-
-And what sizes that rest on data must be: not negative.
-"""
+"""What sizes in floating point rest on: bounds below which floats are exact, stated where they become integers."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from math import gcd
 
-from xdsl.dialects.builtin import TensorType
-
-from ...dialects import onnx
-from ...dialects.dims import Dim, as_dim, dims_of
-from ...dialects.dims.interval import is_signed
+from ...dialects.dims import Dim, as_dim
 from .context import Context, Guard
 
 _LEAST_LIMIT = 2**23
@@ -35,16 +28,6 @@ def _asks_too_much(d: Dim, most: int) -> bool:
         abs(c) * (_LEAST_SIZE ** sum(power for _, power in monomial) if monomial else 2) for c, monomial in d.terms
     )
     return most < _LEAST_LIMIT or max(needed, default=0) > most
-
-
-def require_sizes(c: Context) -> None:
-    """States that the results' sizes are no negative numbers, where they rest on data and no rule has said so."""
-    for result in c.results:
-        if result is None or not isinstance(result.type, TensorType):
-            continue
-        for axis, size in enumerate(dims_of(result)):
-            if any(is_signed(name) for name in size.symbols):
-                c.at_most(0, size, f"the size of axis {axis} of '{onnx.value_name(result) or c.op.name}'")
 
 
 def holds_limits(c: Context, limits: Iterable[tuple[Dim, int]]) -> bool:

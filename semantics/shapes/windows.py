@@ -221,6 +221,10 @@ def col2im(c: Context) -> Types:
         given = c.attr(name)
         if given is not None and len(given) != each * len(image):
             raise ShapeError(f"its attribute '{name}' has {len(given)} numbers for {len(image)} axes")
+    for each in image:
+        c.at_most(0, each, "a size of the image of Col2Im")
+    for each in block:
+        c.at_most(1, each, "a size of the block of Col2Im")
     area = c.count(block)
     c.divides(area, x[1], "the block divides the columns' rows")
     c.equal(
@@ -254,6 +258,8 @@ def affine_grid(c: Context) -> Types:
         raise ShapeError(f"AffineGrid has {len(size)} sizes; an image has 4, a volume 5")
     c.equal(theta[0], size[0], "the batches of AffineGrid")
     c.equal(theta[1], as_dim(len(size) - 2), "the transformations of AffineGrid and the axes of its image")
+    for each in size[2:]:
+        c.at_most(0, each, "a size of AffineGrid")
     return [c.like(0, [size[0], *size[2:], len(size) - 2])]
 
 

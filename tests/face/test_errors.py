@@ -234,7 +234,7 @@ COUNTED = {
         """z = Constant <value_int = 0> () b = Gather(k, z) f = Constant <value_float = 9.0> ()
            m = MelWeightMatrix(b, b, b, f, f) y = ReduceSum(m)""",
         [-3],
-        "the size of axis 0 of 'm' (onnx.MelWeightMatrix 'node_3'): 0 <= v0//2 + 1 does not hold: 0 and -1",
+        "the number of bins of MelWeightMatrix (onnx.MelWeightMatrix 'node_3'): 0 <= v0 does not hold: 0 and -3",
     ),
 }
 

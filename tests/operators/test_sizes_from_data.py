@@ -196,3 +196,22 @@ def test_sizes_that_are_no_number() -> None:
         x = np.ones((2, 2) if "Resize" in text else 2, np.float32)
         with pytest.raises(sx.InputError, match="'last'"):
             sx.compile(model(text))(given, x)
+
+
+@pytest.mark.parametrize("delta", [MOST, 2**62, 2**31, -(2**31), -(2**62), LEAST + 1, LEAST])
+def test_a_range_whose_known_delta_is_large(delta: int) -> None:
+    """No sum with it may leave int64, whatever start and limit are, and whichever of them are known."""
+    made = f"c = Constant <value_int = {delta}> () y = Range (a, b, c) }}"
+    size = "i = Constant <value_int = 0> () s = Shape (x) b = Gather (s, i)"
+    both = sx.compile(model(f"(int64 a, int64 b) => (int64[K] y) {{ {made}"))
+    to_limit = sx.compile(model(f"(int64 b) => (int64[K] y) {{ a = Constant <value_int = 0> () {made}"))
+    to_size = sx.compile(model(f"(float[N] x) => (int64[K] y) {{ a = Constant <value_int = 0> () {size} {made}"))
+    pairs = [(0, 5), (5, -5), (LEAST, MOST), (MOST, LEAST), (0, MOST), (0, LEAST), (-1, MOST), (3, 3)]
+    for start, limit in pairs:
+        if abs(limit - start) < 20 * abs(delta):
+            wanted = exact_range(start, limit, delta)
+            np.testing.assert_array_equal(both(np.array(start), np.array(limit))["y"], wanted)
+            if start == 0:
+                np.testing.assert_array_equal(to_limit(np.array(limit))["y"], wanted)
+    for count in (0, 4):
+        np.testing.assert_array_equal(to_size(np.zeros(count, np.float32))["y"], exact_range(0, count, delta))
