@@ -296,7 +296,6 @@ class SpreadPad(Pattern):
         b = Build(rewriter)
         if axes is None:  # two for each axis: how many they are says it
             spread = b.op(onnx.ReshapeOp, b.as_int64(pads), b.ints([2 * rank]))
-            spread = b.because(f"{named(pads, 'pads')} has two elements for each axis", spread)
         else:
             chosen = Chosen(b, axes, rank).once()
             reason = f"{named(pads, 'pads')} has two elements for each of {named(axes, 'axes')}"

@@ -206,7 +206,7 @@ def test_an_axis_without_elements_has_no_index(operator: str, size: str, model: 
 
 COUNTED = {
     "Tile": ("y = Tile(x, k)", [2], "Tile: 'k' has 2 elements, one for each axis: K == 2 does not hold: 1 and 2"),
-    "Pad": ("y = Pad(x, k)", [2, 1, 1], "Pad: 'k' has two elements for each axis: K == 4 does not hold: 3 and 4"),
+    "Pad": ("y = Pad(x, k)", [2, 1, 1], "Pad has two pads for each of its axes (onnx.Pad 'node_0'): K == 4 does"),
     "CenterCropPad": (
         "y = CenterCropPad(x, k)",
         [1, 2, 3],
