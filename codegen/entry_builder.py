@@ -15,6 +15,7 @@ from ..dialects.dims.interval import SIZE_LIMIT
 from ..dialects.dims.reserved import THREADS
 from ..dialects.dims.text import brief
 from ..dialects.onnx import text_of
+from ..dialects.onnx.nodes import NodeInfo
 from ..dialects.target import Target
 from ..runtime.abi import (
     ENTRY_SYMBOL,
@@ -64,6 +65,14 @@ MAX_CONDITION = 60
 """A guard's condition that is longer is left out of its message, which then has the values of its symbols."""
 
 
+def of_node(message: str, table: Sequence[NodeInfo], node: int) -> str:
+    """`TensorScatter of GroupQueryAttention: ...` where the file's node is of another operator than a check's."""
+    name, colon, rest = message.partition(": ")
+    if not colon or not name.isidentifier() or node >= len(table) or table[node].op_type == name:
+        return message
+    return f"{name} of {escaped(table[node].op_type)}: {rest}"
+
+
 @dataclass
 class Tables:
     """What the entry refers to by number."""
@@ -97,6 +106,7 @@ class Tables:
             checks.append({"code": code, "message": message, "kernel": name})
             if which is not None and which < len(nodes) and nodes[which] >= 0:
                 checks[-1]["node"] = nodes[which]
+                checks[-1]["message"] = of_node(message, onnx.node_table(op), nodes[which])
         key = (name, *(check.get("node") for check in checks))
         if key not in self.bases:
             self.bases[key] = len(self.checks)

@@ -15,12 +15,10 @@ SHOWN = 6
 
 def described(value: Any) -> dict[str, Any]:
     """Type, shape, range and the first values of a result, as plain data."""
-    if isinstance(value, (list, tuple, dict)):
-        return {
-            "dtype": "map" if isinstance(value, dict) else "sequence",
-            "shape": [len(value)],
-            "first": str(value)[:80],
-        }
+    if isinstance(value, dict):
+        return {"dtype": "map", "shape": [len(value)], "first": str(value)[:80]}
+    if isinstance(value, (list, tuple)):
+        return {"dtype": "sequence", "shape": [len(value)], "elements": [described(v) for v in value[:SHOWN]]}
     array = np.asarray(value)
     row: dict[str, Any] = {"dtype": str(array.dtype), "shape": list(array.shape)}
     if array.size == 0:
@@ -38,6 +36,10 @@ def rendered(row: Mapping[str, Any]) -> str:
     text = f"{row['dtype']}{row['shape']}"
     if "min" in row:
         text += f" min {short(row['min'])} max {short(row['max'])}"
+    if "elements" in row:
+        more = row["shape"][0] - len(row["elements"])
+        listed = [rendered(e) for e in row["elements"]]
+        text += f": {'; '.join(listed)}{'; ...' if more else ''}"
     if "first" in row:
         first = row["first"]
         count = int(np.prod(row["shape"], dtype=np.int64))
