@@ -189,9 +189,7 @@ def render_profile(report: Mapping[str, Any], limit: int = 30) -> str:
         lines.append(f"{seconds * 1e6:10.1f} {seconds / report['seconds']:6.1%}  {len(rest)} more")
     lines.append(f"{report['entry'] * 1e6:10.1f} {report['entry'] / report['seconds']:6.1%}  the entry itself")
     if any((row["of_bound"] or 0) > 1 for row in report["steps"]):
-        lines.append(
-            "above 100%: the rates of the memories are those of reading, and a step may also write"
-        )
+        lines.append("above 100%: the rates of the memories are those of reading, and a step may also write")
     return "\n".join(lines)
 
 
