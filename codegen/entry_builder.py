@@ -369,6 +369,8 @@ class EntryBuilder:
                 at += 1
         rest: list[tuple[str, Dim, SSAValue]] = []
         for place, dim, size in axes:
+            if THREADS in dim.symbols:  # no model's, for those have other names; of a module that somebody wrote
+                raise EntryError(f"{place} is '{dim}', but '{THREADS}' is the number of threads")
             symbol = bare_symbol(dim)
             if symbol is None or symbol in self.bound_at:
                 rest.append((place, dim, size))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 from xdsl.dialects.builtin import DenseIntOrFPElementsAttr, UnrankedTensorType, i32, i64
 from xdsl.ir import Attribute
 
@@ -57,7 +58,7 @@ def list_length(c: Context, name: str) -> int:
         if c.scope.weights is None:
             raise ShapeError(f"the values of {name} are not at hand")
         return int(c.scope.weights.get(value).size)
-    return len(value)
+    return value.size if isinstance(value, np.ndarray) else len(value)
 
 
 def initializer(c: Context) -> Types:

@@ -61,7 +61,11 @@ def _values(c: Context, name: str) -> np.ndarray:
 
 
 def _numbers(c: Context, name: str) -> np.ndarray:
-    return _values(c, name).astype(np.int64)
+    """A list of integers. Raises ShapeError for one of texts."""
+    values = _values(c, name)
+    if values.dtype.kind not in "iufb":
+        raise ShapeError(f"its attribute '{name}' is to have numbers")
+    return values.astype(np.int64)
 
 
 def _within(c: Context, name: str, end: Dim | int) -> None:

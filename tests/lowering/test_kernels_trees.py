@@ -162,7 +162,7 @@ def refused(text: str, operator: str, attributes: dict[str, Any], version: int =
 
 
 def test_trees_that_lead_back_to_themselves() -> None:
-    attributes = Nodes([0], 1).attributes(2, "f4", aggregate_function=1)
+    attributes = Nodes([0], 1).attributes(1, "f4", aggregate_function=1)
     inner = [at for at, leaf in enumerate(attributes["nodes_trueleafs"]) if not leaf]
     children = list(attributes["nodes_truenodeids"])
     children[inner[-1]] = inner[-1]
@@ -257,14 +257,6 @@ def test_binary_classifier(transform: str) -> None:
 def test_labels_that_are_strings_are_looked_up_outside() -> None:
     attributes = older(3, "class", (0, 1, 2)) | {"classlabels_strings": ["a", "b", "c"]}
     check("TreeEnsembleClassifier", attributes, samples(), 2, ["ai.onnx.ml.LabelEncoder"])
-
-
-def test_what_is_not_covered_stays_hosted() -> None:
-    """A walk that does not end: node 2 is its own child."""
-    attributes = older(2, "target", (0,)) | {"n_targets": 1}
-    attributes["nodes_falsenodeids"] = [2 if n == 6 else n for n in attributes["nodes_falsenodeids"]]
-    program = sx.compile(model("TreeEnsembleRegressor", attributes, samples(), 1, 3))
-    assert program.explain().to_dict()["hosted"]
 
 
 @pytest.mark.parametrize("trees", [1, 14])
