@@ -68,10 +68,10 @@ class Group:
 @cache
 def limited_groups() -> tuple[Group, ...]:
     """This process's groups, inner and outer, that have a limit when they are first looked at."""
-    return tuple(group for group in _alllimited_groups() if group.left() < physical_memory())
+    return tuple(group for group in _groups() if group.left() < physical_memory())
 
 
-def _alllimited_groups() -> Iterator[Group]:
+def _groups() -> Iterator[Group]:
     """Both versions of the kernel's interface; a group that is mounted as the root of a container is found, too."""
     try:
         lines = GROUPS.read_text().splitlines()
