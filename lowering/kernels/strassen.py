@@ -14,8 +14,8 @@ Each row of a K block is scaled by a power of two when it is packed, and each co
 added to one another are of one magnitude; results get their scales back (`row_scales`, `packing.pack_strassen`).  So an
 error is small against the largest numbers of its own row and its own column, whatever is beside them.
 
-Rows 2i and 2i + 1 of the last row axis are a pair, whatever the batch is: a sample's results do not depend on the
-samples beside it.  The row that is left over in an odd number is a pair with itself.
+Rows 2i and 2i + 1 of a sample are a pair, whatever the batch is: its results do not depend on the samples beside it
+(`rows_of_a_sample`).  The row that is left over in an odd number is a pair with itself.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from ..choices import GRAIN_CYCLES, ORDER, VECTOR_WIDTH, Choices, Given, given_n
 from ..loop_builder import Scalar
 from .emit import Ix, plain
 from .matmul_plan import NOTHING, depth_block, tall_tiles
-from .matmul_problem import PointsSink, ProductBuilder, row_index
+from .matmul_problem import ONE, PointsSink, ProductBuilder, row_index
 from .panels import pack_across, slack
 from .register_tile import Factors, Products, RegisterTile, largest_rows
 from .row_scales import RowScales
@@ -111,25 +111,24 @@ def choose(
 ) -> StrassenPlan | None:
     """The sizes for a product with the row axes `rows`; None where the direct form is chosen.
 
-    A product without a batch axis is left alone: its rows may be samples.  Whether it is None does not depend on the
-    batch, nor on what is given.
+    Whether it is None does not depend on the batch, nor on what is given.
     """
     lanes = target.lanes(products.bytes)
     panel = VECTORS * lanes
-    if target.plain or products.element != f32 or len(rows) < 2 or not rows[-1].is_const:
+    sample_rows = rows_of_a_sample(rows)
+    if target.plain or products.element != f32 or sample_rows is None or sample_rows < LEAST_ROWS:
         return None
-    if rows[-1].value < LEAST_ROWS or not columns.is_const or not depth.is_const:
+    if not columns.is_const or not depth.is_const:
         return None
     if columns.value < LEAST_SIDE or columns.value % (2 * panel) or depth.value < LEAST_SIDE:
         return None
     block = split_depth(depth.value, target, lanes)
     if block is None:
         return None
-    samples = prod(d.value for d in rows[:-1]) if all(d.is_const for d in rows[:-1]) else None
     most = largest_rows(target.vector_registers, VECTORS)
     height, tail = most, most - 1
-    if samples is not None:
-        pairs = samples * -(-rows[-1].value // 2)
+    if all(d.is_const for d in rows):
+        pairs = max(1, prod(d.value for d in rows) // sample_rows * -(-sample_rows // 2))
         height = -(-pairs // -(-pairs // most))
         tail = height - 1 if pairs % height else 0
     wanted = given_number(given, "rows", height, 2)
@@ -147,6 +146,16 @@ def choose(
     )  # fmt: skip
 
 
+def rows_of_a_sample(rows: tuple[Dim, ...]) -> int | None:
+    """How many rows, one after the other, may be taken in pairs; None where that is not known.
+
+    They are the last axis that is not 1.  An axis that is alone and has a known size is taken too: a program of fixed
+    sizes has no other batch that its results could be compared with.
+    """
+    axes = [d for d in rows if d is not ONE]
+    return axes[-1].value if axes and axes[-1].is_const else None
+
+
 def split_depth(depth: int, target: Target, lanes: int) -> int | None:
     """The steps of a K block: the most that divide the depth into halves of whole vectors; None where they are few."""
     most = min(depth_block(target), MOST_STEPS)
@@ -162,7 +171,9 @@ class StrassenBuilder(ProductBuilder):
 
     def __post_init__(self) -> None:
         self.half = self.plan.depth_block // 2
-        self.sample_rows = self.problem.row_sizes[-1].value
+        sample_rows = rows_of_a_sample(self.problem.row_sizes)
+        assert sample_rows is not None
+        self.sample_rows = sample_rows
         self.pairs_each = -(-self.sample_rows // 2)
         self.panel = self.plan.panel
         self.quarter = self.half * self.panel
@@ -171,7 +182,7 @@ class StrassenBuilder(ProductBuilder):
         e, problem, plan = self.e, self.problem, self.plan
         if problem.rows is as_dim(0):
             return
-        self.pairs = e.product([e.dim(d) for d in problem.row_sizes[:-1]]) * self.pairs_each
+        self.pairs = e.product([e.dim(d) for d in problem.row_sizes]) // self.sample_rows * self.pairs_each
         self.groups = problem.columns.value // (2 * self.panel)
         blocks = self.pairs.ceildiv(plan.row_block)
         work = self.pairs.min(plan.row_block) * (problem.depth.value * 2 * VECTORS)

@@ -46,7 +46,9 @@ def normal(seed: int, *shape: int) -> np.ndarray:
 
 @pytest.mark.parametrize("target", [None, AVX2], ids=["host", "avx2"])
 @pytest.mark.parametrize(
-    ("rows", "depth", "columns"), [((1, 64), 256, 256), ((2, 67), 512, 320), ((1, 2, 250), 1024, 256)], ids=str
+    ("rows", "depth", "columns"),
+    [((1, 64), 256, 256), ((2, 67), 512, 320), ((1, 2, 250), 1024, 256), ((99,), 256, 256), ((67, 1), 512, 256)],
+    ids=str,
 )
 def test_sums(rows: tuple[int, ...], depth: int, columns: int, target: Target | None) -> None:
     a, b = normal(1, *rows, depth), normal(2, depth, columns)
@@ -150,7 +152,10 @@ def test_rows_at_the_end_of_the_range() -> None:
 def test_which_products_are_computed_so() -> None:
     target = host_target()
     assert plan_for((1, 128, 768), 768, target) is not None
-    assert plan_for((128, 768), 768, target) is None, "rows may be samples"
+    assert plan_for((128, 768), 768, target) is not None
+    assert plan_for((128, 1, 768), 768, target) is not None
+    assert plan_for((128, 2, 768), 768, target) is None
+    assert plan_for((0, 128, 768), 768, target) is not None
     assert plan_for((1, 63, 768), 768, target) is None
     assert plan_for((1, 128, 128), 768, target) is None
     assert plan_for((1, 128, 768), 770, target) is None
@@ -158,6 +163,8 @@ def test_which_products_are_computed_so() -> None:
     sizes = as_dim(768), as_dim(768)
     assert strassen.choose(PRODUCTS, (as_dim("N"), as_dim(128)), *sizes, target) is not None
     assert strassen.choose(PRODUCTS, (as_dim(1), as_dim("S")), *sizes, target) is None
+    for rows in ((as_dim("N"),), (as_dim("N"), as_dim(1)), ()):
+        assert strassen.choose(PRODUCTS, rows, *sizes, target) is None, "rows may be samples"
     assert strassen.choose(Products(Float64Type()), (as_dim(1), as_dim(128)), *sizes, target) is None
 
 
@@ -206,3 +213,22 @@ def test_weights_that_are_not_finite_have_the_direct_form(first: float) -> None:
     assert "algorithm" not in function["schedule"]["matmul"]
     y = program.run(None, {"x": np.ones((1, 64, 256), np.float32)})[0]
     assert np.isfinite(y[..., 1:]).all()
+
+
+@pytest.mark.parametrize("shape", [(65, 256), (65, 1, 256), (0, 65, 256)], ids=str)
+def test_rows_of_a_fixed_number(shape: tuple[int, ...]) -> None:
+    """Flattened rows and those of a sequence first: right, and the same bits however it is computed."""
+    matrix = normal(5, 256, 256)
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["p"]), helper.make_node("Add", ["p", "x"], ["y"])]
+    x, y = (helper.make_tensor_value_info(n, TensorProto.FLOAT, shape) for n in "xy")
+    graph = helper.make_graph(nodes, "g", [x], [y], [numpy_helper.from_array(matrix, "w")])
+    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)])
+    given = normal(8, *shape)
+    program = sx.compile(made, cache=False)
+    [function] = program.explain().to_dict()["functions"].values()
+    assert function["schedule"]["matmul"]["algorithm"] == "strassen"
+    got = program.run(None, {"x": given})[0]
+    for options in ({"fuse": False}, {"threads": 2}, {"schedule": {"*": {"matmul": {"rows": 5}}}}):
+        np.testing.assert_array_equal(sx.compile(made, cache=False, **options).run(None, {"x": given})[0], got)
+    exact = given.astype(np.float64) @ matrix + given
+    assert np.abs(got - exact).max(initial=0) <= 4e-7 * 16 * 12
