@@ -37,9 +37,10 @@ from .attention_skips import BlockBounds
 from .attention_steps import in_steps, rounded, scale_in_steps
 from .attention_tile import QueryTile, TileScratch
 from .emit import Ix
+from .matmul_plan import tall_tiles
 from .operator import Operator
 from .panels import pack_across
-from .register_tile import Products, RegisterTile
+from .register_tile import Products
 
 IN_STEP = 4
 """Vectors of scores that are exponentiated in step."""
@@ -74,6 +75,7 @@ class Attention:
         # keys whose scores are kept at once, in rows that are not a power of two apart
         self.block = self.keys if self.in_steps else as_dim(KEY_BLOCK)
         self.pitch = self.block + (self.wide + self.lanes if self.in_steps else self.lanes)
+        self.one_block = self.in_steps or (self.keys.is_const and 0 < self.keys.value <= KEY_BLOCK)
         self.bounds: BlockBounds | None = None
         # packing writes whole chunks
         self.panel_steps = (self.size + (self.lanes - 1)) // self.lanes * self.lanes
@@ -132,8 +134,7 @@ class Attention:
             self.bounds.measure()
         plan = AttentionPlan.choose(self.queries, e.target, self.lanes, self.context.part.given)
         self.context.part.adopt(plan)
-        heights = [plan.rows, plan.tail_rows] if plan.tail_rows else [plan.rows]
-        self.all_tiles([RegisterTile(rows, 2, self.lanes) for rows in heights])
+        self.all_tiles(plan)
 
     def heads_of(self, buffer: SSAValue, dims: tuple[Dim, ...], heads: Dim, rows: Dim, size: Dim) -> Heads:
         e = self.e
@@ -193,25 +194,27 @@ class Attention:
 
     # Tiles of queries
 
-    def all_tiles(self, tiles: list[RegisterTile]) -> None:
+    def all_tiles(self, plan: AttentionPlan) -> None:
         """Every tile of query rows of every head, in parallel; the tiles of a head one after the other."""
         e = self.e
-        tall = tiles[0]
         queries, heads = e.dim(self.queries), e.dim(self.q_heads)
-        per_head = queries.ceildiv(tall.rows)
-        work = e.dim(self.keys) * (e.dim(self.size) + e.dim(self.value_size) + 16) * tall.rows // (2 * self.lanes)
+        height = plan.rows
+        tall = per_head = queries.ceildiv(height)
+        if plan.tail_rows and self.queries.is_const:
+            tall = tall_tiles(queries, height, plan.tail_rows)
+            per_head = tall + (queries - tall * height).ceildiv(plan.tail_rows)
+        work = e.dim(self.keys) * (e.dim(self.size) + e.dim(self.value_size) + 16) * height // (2 * self.lanes)
         grain = e.ix(e.grain_cycles) // work.max(1) + 1
         with e.parallel(e.dim(self.batch) * heads * per_head, grain) as (lower, upper, thread):
-            scratch = TileScratch.take(self, tall, thread)
+            scratch = TileScratch.take(self, height, thread)
             with e.loop(lower, upper, nonempty=True) as loop:
-                head, row = loop.index // per_head, loop.index % per_head * tall.rows
-                count = (queries - row).min(tall.rows)
-                place = head // heads, head % heads
-                if len(tiles) == 1:
-                    QueryTile(self, tall, scratch, *place, row, count).build()
-                for tile, predicate in zip(tiles, ("sgt", "sle")) if len(tiles) > 1 else ():
-                    with e.when(count.compare(predicate, tiles[1].rows)):
-                        QueryTile(self, tile, scratch, *place, row, count).build()
+                head, number = loop.index // per_head, loop.index % per_head
+                row, most = number * height, e.ix(height)
+                if tall is not per_head:
+                    row = row - (number - tall).max(0) * (height - plan.tail_rows)
+                    most = e.select_index(number.compare("slt", tall), height, plan.tail_rows)
+                count = (queries - row).min(most)
+                QueryTile(self, plan, scratch, head // heads, head % heads, row, count).build()
 
 
 def build(context: TemplateContext, op: kernel.TemplateOp) -> None:

@@ -18,12 +18,16 @@ KEY_BLOCK = 256
 """Keys whose scores are kept at once."""
 FEW_QUERIES = 4
 """The height of a tile for few rows, where their number is not known."""
+WORTH_A_TAIL = 32
+"""Of so many rows one that is empty is not worth tiles of another height, which are more code."""
 
 
 @dataclass(frozen=True)
 class AttentionPlan(Choices):
-    """The sizes of one attention: `rows` query rows go through the keys together, `tail_rows` where there are no more
-    (0: there is one kind of tile), by blocks of `key_block` keys."""
+    """The sizes of one attention: `rows` query rows go through the keys together, by blocks of `key_block` keys.
+
+    `tail_rows`: the height of the last tiles, where not all are whole (0: there is one kind of tile).
+    """
 
     rows: int
     tail_rows: int
@@ -36,15 +40,26 @@ class AttentionPlan(Choices):
     def choose(queries: Dim, target: Target, lanes: int, given: Given) -> AttentionPlan:
         """Equal tiles, as high as the registers allow; or as given."""
         tall = rows = 1 if target.plain else largest_rows(target.vector_registers, 2)
+        tail = FEW_QUERIES
         if queries.is_const:
-            rows = -(-queries.value // -(-queries.value // tall))
-        tail = 0 if queries.is_const else FEW_QUERIES
+            tiles = -(-queries.value // tall)
+            rows = -(-queries.value // tiles)
+            empty = tiles * rows - queries.value
+            tail = rows - 1 if empty * WORTH_A_TAIL > queries.value else 0
         wanted = given_number(given, "rows", rows, 1)
         rows = wanted if wanted <= tall else rows
         wanted = given_number(given, "tail_rows", tail, 1)
-        tail = wanted if tail and wanted < rows else min(tail, rows)
+        tail = wanted if tail and wanted < rows else min(tail, rows - 1)
         grain = given_number(given, "grain_cycles", GRAIN_CYCLES, 1)
         return AttentionPlan(rows, tail, KEY_BLOCK, lanes, grain_cycles=grain)
+
+    def fits(self, queries: Dim) -> bool:
+        """Whether every tile is full."""
+        if not queries.is_const:
+            return False
+        tiles = -(-queries.value // self.rows)
+        empty = tiles * self.rows - queries.value
+        return empty == 0 or (self.tail_rows == self.rows - 1 and empty <= tiles)
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,8 @@ class ScoreFormula:
     def __init__(self, tile: QueryTile, row: Ix) -> None:
         self.tile, self.a, self.e, self.o, self.row = tile, tile.a, tile.e, tile.o, row
         e = self.e
-        self.low, self.high = (e.load_index(tile.s.bounds, row * 2 + i) for i in range(2))
+        if self.a.limited:
+            self.low, self.high = (e.load_index(tile.s.bounds, row * 2 + i) for i in range(2))
         self.mask_at = self._mask_row() if self.o.has(MASK) else None
 
     def _mask_row(self) -> Ix:
@@ -39,12 +40,14 @@ class ScoreFormula:
             at = at + i * stride
         return at
 
-    def apply(self, scores: SSAValue, key: Ix, left: Ix) -> SSAValue:
-        """The scores of keys from `key` on, of which `left` are there; minus infinity for what is not attended to."""
+    def apply(self, scores: SSAValue, key: Ix, left: Ix | None) -> SSAValue:
+        """The scores of keys from `key` on; minus infinity for what is not attended to.
+
+        Of the keys `left` are there; None: all, and no limits hide them.
+        """
         a, e, o = self.a, self.e, self.o
         lanes = lanes_of(scores) or 1
-        whole = a.keys.is_const and a.keys.value % lanes == 0
-        there = e.mask(left, lanes)
+        there = None if left is None else e.mask(left, lanes)
         scores = a.rounded(scores)
         mode = o.attr("qk_matmul_output_mode", 0) if o.has_result(SCORES) else None
         self._show(mode == 0, scores, key, there)
@@ -57,19 +60,21 @@ class ScoreFormula:
         lowest = like(e, -inf, scores)
         if self.mask_at is not None:
             scores = self._masked(scores, key, there, lowest)
-        if a.limited:
-            visible = e.both(e.mask(self.high - key, lanes), e.flip(e.mask(self.low - key, lanes)))
+        if a.limited and left is not None:
+            visible = e.mask(self.high - key, lanes)
+            if o.attr("left_window_size", -1) >= 0:
+                visible = e.both(visible, e.flip(e.mask(self.low - key, lanes)))
             scores = e.select(visible, scores, lowest)
-        if not whole:
+        if there is not None and not (a.keys.is_const and a.keys.value % lanes == 0):
             scores = e.select(there, scores, lowest)
         self._show(mode == 2, scores, key, there)
         return scores
 
-    def _show(self, wanted: bool, scores: SSAValue, key: Ix, there: SSAValue) -> None:
+    def _show(self, wanted: bool, scores: SSAValue, key: Ix, there: SSAValue | None) -> None:
         if wanted:
             self.tile.store_scores(scores, self.row, key, there)
 
-    def _masked(self, scores: SSAValue, key: Ix, there: SSAValue, lowest: SSAValue) -> SSAValue:
+    def _masked(self, scores: SSAValue, key: Ix, there: SSAValue | None, lowest: SSAValue) -> SSAValue:
         """With the mask; keys behind a short mask are not attended to."""
         a, e = self.a, self.e
         assert self.mask_at is not None
@@ -80,14 +85,16 @@ class ScoreFormula:
             value = e.b.broadcast(e.load(buffer, self.mask_at), lanes)
         else:
             length = e.dim(last)
-            inside = e.mask(length - key, lanes)
-            value = e.load_vector(buffer, self.mask_at + key, lanes, e.both(inside, there))
+            inside = None if there is None and last is a.keys else e.mask(length - key, lanes)
+            read = inside if there is None or inside is None else e.both(inside, there)
+            value = e.load_vector(buffer, self.mask_at + key, lanes, read)
             if not last.is_const and last is not a.keys:  # it may turn out to be 1, and then serves all keys
                 single = length.compare("eq", 1)
                 only = e.b.broadcast(e.load(buffer, self.mask_at), lanes)
                 value = e.select(e.b.broadcast(single, lanes), only, value)
                 inside = e.mask(e.select_index(single, e.dim(a.keys), length) - key, lanes)
-            scores = e.select(inside, scores, lowest)
+            if inside is not None:
+                scores = e.select(inside, scores, lowest)
         if self.o.kind(MASK).kind == "b":
             return e.select(value, scores, lowest)
         return a.rounded(e.add(scores, a.rounded(self.as_sum(value))))

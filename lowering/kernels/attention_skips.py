@@ -76,8 +76,8 @@ class BlockBounds:
 
     def rows_norm(self, tile: QueryTile) -> SSAValue:
         """The greatest norm of a tile's rows, which are packed and scaled."""
-        a, e, rows = self.a, self.e, tile.tile.rows
-        mask = e.mask(rows, a.lanes)
+        a, e, rows = self.a, self.e, tile.height
+        mask = e.mask(tile.count, a.lanes)
         with e.loop(0, e.dim(a.size), carried=[e.constant(0, a.sums, a.lanes)]) as loop:
             q = e.load_vector(tile.s.queries, loop.index * rows, a.lanes, mask)
             loop.carry([e.fma(q, q, loop.carried[0])])

@@ -15,6 +15,7 @@ from xdsl.dialects.builtin import BFloat16Type, bf16
 from xdsl.ir import Attribute, SSAValue
 
 from ...dialects.onnx import ELEMENT_CODES
+from .activations import like
 from .emit import Emitter, Ix, lanes_of, scalar_type
 
 RUN = 8
@@ -43,15 +44,16 @@ def scale_in_steps(e: Emitter, scale: SSAValue, buffer: SSAValue, at: Ix, count:
 
 
 def divisor_of(e: Emitter, total: SSAValue, empty_is_nan: bool, keys: Ix) -> SSAValue:
-    """What a row's exponentials are divided by, for their sum.
+    """What a row's exponentials are divided by, for their sum; of several rows lane by lane.
 
     Where all are 0 they stay so, or are NaN from then on; a row of no keys at all is 0 in both cases.
     """
-    none = e.compare("oeq", total, e.constant(0, scalar_type(total)))
+    none = e.compare("oeq", total, like(e, 0.0, total))
     instead = e.constant(1, scalar_type(total))
     if empty_is_nan:
         instead = e.select(keys.compare("sgt", 0), e.constant(nan, scalar_type(total)), instead)
-    return e.select(none, instead, total)
+    lanes = lanes_of(total)
+    return e.select(none, instead if lanes is None else e.b.broadcast(instead, lanes), total)
 
 
 def weights_in_steps(

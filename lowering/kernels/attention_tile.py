@@ -1,8 +1,9 @@
-"""Some query rows of one head, through all keys: a register tile for the products, row by row for the softmax."""
+"""Some query rows of one head, through all keys: register tiles for the products, and between them the softmax."""
 
 from __future__ import annotations
 
-from contextlib import ExitStack
+from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass
 from math import inf
 from typing import TYPE_CHECKING
@@ -12,9 +13,10 @@ from xdsl.ir import Attribute, SSAValue
 from ...dialects.dims import Dim
 from ..loop_builder import INDEX
 from .activations import like
-from .attention_plan import KEY_BLOCK, LENGTHS, MASK, SCORES, Heads, Y
+from .attention_plan import KEY_BLOCK, LENGTHS, MASK, SCORES, AttentionPlan, Heads, Y
 from .attention_scores import ScoreFormula
-from .attention_steps import divisor_of, scale_in_steps, weights_in_steps
+from .attention_softmax import BlockSoftmax, inverse
+from .attention_steps import scale_in_steps
 from .emit import Ix
 from .panels import pack_across, slack
 from .register_tile import Factors, RegisterTile
@@ -22,39 +24,44 @@ from .register_tile import Factors, RegisterTile
 if TYPE_CHECKING:
     from .attention import Attention
 
-SHORT_VALUES = 8
-"""Vectors of a row's sums that are scaled always: where only some rows of a block have a new maximum, guessing wrong
-takes longer."""
-
 
 @dataclass(frozen=True)
 class TileScratch:
-    """A thread's memory for one tile: packed queries, a block of scores, the sums of values, and for each row its
-    maximum and its sum of exponentials so far.  `kept` has all scores, where the probabilities are a result."""
+    """A thread's memory for one tile: packed queries, a block of scores, the sums of values.
+
+    For each row: its maximum and its sum of exponentials so far, what is subtracted from its scores, what its sums of
+    values are to be multiplied with, the keys that it may attend to, and vectors that are not reduced yet.  `kept` has
+    all scores, where the probabilities are a result.
+    """
 
     queries: SSAValue
     scores: SSAValue
     values: SSAValue
-    tile: SSAValue
+    partial: SSAValue
     maxima: SSAValue
     totals: SSAValue
+    bases: SSAValue
+    scales: SSAValue
     bounds: SSAValue
     kept: SSAValue | None
 
     @staticmethod
-    def take(a: Attention, tile: RegisterTile, thread: SSAValue) -> TileScratch:
+    def take(a: Attention, rows: int, thread: SSAValue) -> TileScratch:
         def some(size: Dim | int, element: Attribute = a.sums) -> SSAValue:
             return a.context.scratch(element, size, thread)
 
-        kept = some(a.keys * tile.rows) if a.shows_weights and not a.in_steps else None
+        kept = some(a.keys * rows) if a.shows_weights and not a.in_steps else None
+        whole = -(-rows // a.lanes) * a.lanes
         return TileScratch(
-            some(a.panel_steps * tile.rows + slack(a.lanes, tile.rows)),
-            some(tile.rows * a.pitch),
-            some(a.value_width * tile.rows),
-            some(tile.rows * tile.columns),
-            some(tile.rows),
-            some(tile.rows),
-            some(2 * tile.rows, INDEX),
+            some(a.panel_steps * rows + slack(a.lanes, rows)),
+            some(rows * a.pitch),
+            some(0 if a.one_block else a.value_width * rows),
+            some(rows * a.wide),
+            some(whole),
+            some(whole),
+            some(whole),
+            some(whole),
+            some(2 * rows, INDEX),
             kept,
         )
 
@@ -63,11 +70,14 @@ class QueryTile:
     """Some query rows of one head, through all keys."""
 
     def __init__(
-        self, a: Attention, tile: RegisterTile, s: TileScratch, sample: Ix, head: Ix, row: Ix, count: Ix
+        self, a: Attention, plan: AttentionPlan, s: TileScratch, sample: Ix, head: Ix, row: Ix, count: Ix
     ) -> None:
-        self.a, self.e, self.o, self.tile, self.s = a, a.e, a.o, tile, s
+        self.a, self.e, self.o, self.plan, self.s = a, a.e, a.o, plan, s
         self.sample, self.head, self.row, self.count = sample, head, row, count
+        self.height = plan.rows
         self.kv_head = head // (a.e.dim(a.q_heads) // a.e.dim(a.kv_heads))
+        size = a.e.dim(a.value_size)
+        self.out = Heads(a.o.result_buffer(Y), a.e.dim(a.q_heads), a.e.dim(a.queries), size, a.joined)
 
     def build(self) -> None:
         a, e = self.a, self.e
@@ -77,25 +87,53 @@ class QueryTile:
         if a.limited and not a.o.has_result(SCORES) and not a.in_steps:
             # what no row may attend to adds nothing
             begin, end = self.first_key // KEY_BLOCK * KEY_BLOCK, self.last_key.min(keys)
-        bounds = a.bounds if self.tile.rows <= a.lanes else None
+        if a.one_block:
+            self.block(e.ix(0), end)
+            self.deliver_scores()
+            return
+        bounds = a.bounds if self.height <= a.lanes else None
         norm = None if bounds is None else bounds.rows_norm(self)
         block = e.dim(a.block)
         with e.loop(begin, end, block) as blocks:
             first = blocks.index
-            count = (keys - first).min(block)
+            count = (end - first).min(block)
             if bounds is None or norm is None:
                 self.block(first, count)
             else:
                 with e.when(bounds.counts(self, norm, first, count)):
                     self.block(first, count)
         self.deliver()
+        self.deliver_scores()
 
     def block(self, first: Ix, count: Ix) -> None:
         """All rows and some keys."""
-        self.scores(first, count)
-        with self.e.loop(0, self.count, nonempty=True) as rows:
-            self.softmax_row(rows.index, first, count)
-        self.add_values(first, count)
+        self.at_height(lambda rows: self.scores(rows, first, count))
+        BlockSoftmax(self, first, count).build()
+        self.at_height(lambda rows: self.add_values(rows, first, count))
+
+    def at_height(self, body: Callable[[int], None]) -> None:
+        """The body for as many rows as there are, or for a few more."""
+        tall, low = self.plan.rows, self.plan.tail_rows
+        if not low:
+            body(tall)
+            return
+        for rows, predicate in ((tall, "sgt"), (low, "sle")):
+            with self.e.when(self.count.compare(predicate, low)):
+                body(rows)
+
+    def panels(self, extent: Ix, body: Callable[[int, Ix], None]) -> None:
+        """The body for two vectors from an index on, and again; for one where no more is left."""
+        a, e = self.a, self.e
+        whole = (extent + (a.lanes - 1)) // a.panel * a.panel
+        if whole.known != 0:
+            with e.loop(0, whole, a.panel) as loop:
+                body(2, loop.index)
+        left = extent - whole
+        if left.known is None:
+            with e.when(left.compare("sgt", 0)):
+                body(1, whole)
+        elif left.known > 0:
+            body(1, whole)
 
     def mask_values(self, row: Ix, key: Ix, there: SSAValue) -> SSAValue:
         """What the mask adds to a row's scores at some keys, for a mask of all keys."""
@@ -108,7 +146,7 @@ class QueryTile:
         return formula.as_sum(value)
 
     def start(self) -> None:
-        """Packs the rows, and sets sums to 0 and maxima to minus infinity."""
+        """Packs the rows, scaled, and sets sums to 0 and maxima to minus infinity."""
         a, e, s = self.a, self.e, self.s
         rows = a.query_rows
         last = rows.rows - 1
@@ -116,25 +154,43 @@ class QueryTile:
         def row_at(r: int) -> Ix:
             return rows.at(self.sample, self.head, (self.row + r).min(last))
 
-        size = e.dim(a.size)
-        pack_across(e, a.products, rows.buffer, row_at, self.tile.rows, size, s.queries, e.ix(0), self.tile.rows)
-        if a.in_steps:
-            scale_in_steps(e, a.scale(), s.queries, e.ix(0), size * self.tile.rows, a.lanes)
+        size, height = e.dim(a.size), self.height
+        scale = None if a.in_steps else e.b.broadcast(a.scale(), a.lanes)
+
+        def scaled(_: int, queries: SSAValue) -> SSAValue:
+            return queries if scale is None else e.mul(queries, scale)
+
+        def pack(count: int) -> None:
+            pack_across(e, a.products, rows.buffer, row_at, count, size, s.queries, e.ix(0), height, scaled)
+
+        if self.plan.tail_rows * 2 > height:
+            pack(height)
         else:
-            scale = e.b.broadcast(a.scale(), a.lanes)
-            with e.loop(0, size * self.tile.rows, a.lanes) as loop:
-                e.store_vector(e.mul(e.load_vector(s.queries, loop.index, a.lanes), scale), s.queries, loop.index)
+            self.at_height(pack)
+        if a.in_steps:
+            scale_in_steps(e, a.scale(), s.queries, e.ix(0), size * height, a.lanes)
+        if a.limited:
+            self.find_bounds()
+        if a.one_block:
+            return
         zero = e.constant(0, a.sums, a.lanes)
-        with e.loop(0, e.dim(a.value_width) * self.tile.rows, a.lanes) as loop:
+        with e.loop(0, e.dim(a.value_width) * height, a.lanes) as loop:
             e.store_vector(zero, s.values, loop.index)
-        with e.loop(0, self.count, carried=[e.dim(a.keys).ssa, e.ix(0).ssa], nonempty=True) as loop:
-            e.store(e.constant(-inf, a.sums), s.maxima, loop.index)
-            e.store(e.constant(0, a.sums), s.totals, loop.index)
+        for first in range(0, height, a.lanes):
+            e.store_vector(like(e, -inf, zero), s.maxima, first)
+            e.store_vector(zero, s.totals, first)
+
+    def find_bounds(self) -> None:
+        """The keys that each row may attend to, but for the mask; those that any does, and before which all do."""
+        a, e, s = self.a, self.e, self.s
+        keys = e.dim(a.keys)
+        with e.loop(0, self.count, carried=[keys.ssa, e.ix(0).ssa, keys.ssa], nonempty=True) as loop:
             low, high = self.visible(loop.index)
             e.store(low.ssa, s.bounds, loop.index * 2)
             e.store(high.ssa, s.bounds, loop.index * 2 + 1)
-            loop.carry([low.min(loop.carried[0]).ssa, high.max(loop.carried[1]).ssa])
-        self.first_key, self.last_key = (e.ix(r) for r in loop.results)
+            first, last, seen = loop.carried
+            loop.carry([low.min(first).ssa, high.max(last).ssa, high.min(seen).ssa])
+        self.first_key, self.last_key, self.seen_by_all = (e.ix(r) for r in loop.results)
 
     def visible(self, row: Ix) -> tuple[Ix, Ix]:
         """The keys [low, high) that a row may attend to, but for the mask."""
@@ -155,117 +211,113 @@ class QueryTile:
             low = (position - left).max(0)
         return low, high
 
-    def scores(self, first: Ix, count: Ix) -> None:
+    def scores(self, rows: int, first: Ix, count: Ix) -> None:
         """scores[row, key of the block] = the products of the rows with the keys."""
-        a, e, s, tile = self.a, self.e, self.s, self.tile
+        a, e, s = self.a, self.e, self.s
         steps = e.dim(a.panel_steps)
         panels = (self.sample * e.dim(a.kv_heads) + self.kv_head) * a.key_panels
-        with e.loop(0, count, a.panel) as loop:
-            at = (panels + (first + loop.index) // a.panel) * (steps * a.panel)
+
+        def panel(vectors: int, key: Ix) -> None:
+            at = (panels + (first + key) // a.panel) * (steps * a.panel)
 
             def factors(indices: list[Ix]) -> Factors:
                 [k] = indices
-                vectors = [e.load_vector(a.packed, k * a.panel + at + v * a.lanes, a.lanes) for v in range(2)]
-                return vectors, lambda r: e.load(s.queries, k * tile.rows + r)
+                columns = [e.load_vector(a.packed, k * a.panel + at + v * a.lanes, a.lanes) for v in range(vectors)]
+                return columns, lambda r: e.load(s.queries, k * self.height + r)
 
+            tile = RegisterTile(rows, vectors, a.lanes)
             for i, total in enumerate(tile.accumulate(e, a.products, [e.dim(a.size)], factors)):
-                e.store_vector(total, s.scores, loop.index + e.dim(a.pitch) * (i // 2) + i % 2 * a.lanes)
+                row, vector = divmod(i, vectors)
+                e.store_vector(total, s.scores, key + e.dim(a.pitch) * row + vector * a.lanes)
 
-    # A row of a block
+        self.panels(count, panel)
 
-    def softmax_row(self, row: Ix, first: Ix, count: Ix) -> None:
-        """The scores of a row as exponentials, with its maximum and sum; the sums of values are scaled to it."""
+    def add_values(self, rows: int, first: Ix, count: Ix) -> None:
+        """The row's exponentials times the block's values: added to what was there, or the result."""
         a, e, s = self.a, self.e, self.s
-        formula = ScoreFormula(self, row)
-        at, wide = row * e.dim(a.pitch), a.wide
-        with e.loop(0, count, wide, carried=[e.constant(-inf, a.sums, wide)], nonempty=True) as loop:
-            products = e.load_vector(s.scores, loop.index + at, wide)
-            scores = formula.apply(products, first + loop.index, count - loop.index)
-            if scores is not products:
-                e.store_vector(scores, s.scores, loop.index + at)
-            if s.kept is not None:
-                mask = e.mask(count - loop.index, wide)
-                e.store_vector(scores, s.kept, row * e.dim(a.keys) + first + loop.index, mask)
-            # NaN is passed over here, and comes through the exponential
-            loop.carry([e.select(e.compare("ogt", scores, loop.carried[0]), scores, loop.carried[0])])
-        before = e.load(s.maxima, row)
-        maximum = e.extremum("maximumf", e.reduce("maximumf", loop.results[0]), before)
-        e.store(maximum, s.maxima, row)
-        # exp(-inf - -inf) is no number: without any key so far everything is 0
-        none = e.compare("oeq", maximum, e.constant(-inf, a.sums))
-        base = e.select(none, e.constant(0, a.sums), maximum)
-        shift = e.b.broadcast(base, wide)
-        if a.in_steps:
-            weights_in_steps(e, s.scores, at, count, shift, a.lanes, a.empty_is_nan)
-            e.store(e.constant(1, a.sums), s.totals, row)
-            return
-        with e.loop(0, count, wide, carried=[e.constant(0, a.sums, wide)], nonempty=True) as loop:
-            weights = e.math("exp", e.sub(e.load_vector(s.scores, loop.index + at, wide), shift))
-            e.store_vector(weights, s.scores, loop.index + at)
-            loop.carry([e.add(loop.carried[0], weights)])
-        total = e.reduce("add", loop.results[0])
-        scale = e.math("exp", e.sub(before, base))
-        e.store(e.add(e.mul(e.load(s.totals, row), scale), total), s.totals, row)
-        self.rescale(row, scale)
+        values, size, pitch = a.value_rows, e.dim(a.value_size), e.dim(a.pitch)
+        start = values.at(self.sample, self.kv_head, first)
 
-    def rescale(self, row: Ix, scale: SSAValue) -> None:
-        """The row's sums of values, for the new maximum."""
-        a, e, s = self.a, self.e, self.s
-        width = e.dim(a.value_width)
-        factor = e.b.broadcast(scale, a.lanes)
-        with ExitStack() as stack:
-            if not a.value_size.is_const or a.value_size.value > SHORT_VALUES * a.lanes:
-                stack.enter_context(e.when(e.compare("one", scale, like(e, 1.0, scale))))
-            loop = stack.enter_context(e.loop(0, width, a.lanes))
-            place = row * width + loop.index
-            e.store_vector(e.mul(e.load_vector(s.values, place, a.lanes), factor), s.values, place)
-
-    def add_values(self, first: Ix, count: Ix) -> None:
-        """values[row] += the row's exponentials times the block's values."""
-        a, e, s, tile = self.a, self.e, self.s, self.tile
-        rows, width, size, pitch = a.value_rows, e.dim(a.value_width), e.dim(a.value_size), e.dim(a.pitch)
-        start = rows.at(self.sample, self.kv_head, first)
-        with e.loop(0, size, a.panel) as loop:
-            masks = self.value_masks(size - loop.index)
+        def panel(vectors: int, column: Ix) -> None:
+            masks = self.value_masks(size - column, vectors)
 
             def factors(indices: list[Ix]) -> Factors:
                 [k] = indices
-                at = k * rows.pitch + start + loop.index
-                vectors = [a.values_at(at + v * a.lanes, masks[v]) for v in range(2)]
-                return vectors, lambda r: e.load(s.scores, pitch * r + k)
+                at = k * values.pitch + start + column
+                columns = [a.values_at(at + v * a.lanes, masks[v]) for v in range(vectors)]
+                return columns, lambda r: e.load(s.scores, pitch * r + k)
 
-            for i, total in enumerate(tile.accumulate(e, a.products, [count], factors)):
-                place = loop.index + width * (i // 2) + i % 2 * a.lanes
-                e.store_vector(e.add(e.load_vector(s.values, place, a.lanes), total), s.values, place)
+            tile = RegisterTile(rows, vectors, a.lanes)
+            sums = tile.accumulate(e, a.products, [count], factors)
+            for row in range(rows):
+                of_row = sums[row * vectors : (row + 1) * vectors]
+                if a.one_block:
+                    self.deliver_row(row, column, of_row, masks)
+                else:
+                    self.add_to_row(row, column, of_row)
 
-    def value_masks(self, left: Ix) -> list[SSAValue | None]:
+        self.panels(size, panel)
+
+    def add_to_row(self, row: int, column: Ix, sums: list[SSAValue]) -> None:
+        """Adds to the row's sums of values, scaled to the new maximum."""
+        a, e, s = self.a, self.e, self.s
+        factor = e.splat(e.load(s.scales, row), a.lanes)
+        for v, total in enumerate(sums):
+            place = column + e.dim(a.value_width) * row + v * a.lanes
+            e.store_vector(e.add(e.mul(e.load_vector(s.values, place, a.lanes), factor), total), s.values, place)
+
+    def deliver_row(self, row: int, column: Ix, sums: list[SSAValue], masks: list[SSAValue | None]) -> None:
+        """Stores the sums, divided by the row's total, where there is such a row."""
+        a, e = self.a, self.e
+        with nullcontext() if self.plan.fits(a.queries) else e.when(self.count.compare("sgt", row)):
+            factor = e.splat(e.load(self.s.scales, row), a.lanes)
+            at = self.out.at(self.sample, self.head, self.row + row) + column
+            for v, (total, mask) in enumerate(zip(sums, masks)):
+                value = a.products.narrow(e, e.mul(total, factor), self.o.result_kind(Y).ir)
+                e.store_vector(value, self.out.buffer, at + v * a.lanes, mask)
+
+    def value_masks(self, left: Ix, vectors: int) -> list[SSAValue | None]:
         a = self.a
-        if a.value_size.is_const and a.value_size.value % a.panel == 0:
-            return [None, None]
-        return [self.e.mask(left - v * a.lanes, a.lanes) for v in range(2)]
+        if a.value_size.is_const and a.value_size.value % a.lanes == 0:
+            return [None] * vectors
+        return [self.e.mask(left - v * a.lanes, a.lanes) for v in range(vectors)]
 
     # Results
 
     def deliver(self) -> None:
-        """Stores sums divided by totals, and the scores where they are wanted."""
-        a, e, s = self.a, self.e, self.s
+        """Stores sums divided by totals."""
+        a, e, s, out = self.a, self.e, self.s, self.out
         size, width = e.dim(a.value_size), e.dim(a.value_width)
-        out = Heads(self.o.result_buffer(Y), e.dim(a.q_heads), e.dim(a.queries), size, a.joined)
-        element = self.o.result_kind(Y).ir
+        for first in range(0, self.height, a.lanes):
+            e.store_vector(inverse(self, e.load_vector(s.totals, first, a.lanes)), s.scales, first)
         with e.loop(0, self.count, nonempty=True) as rows:
             row = rows.index
-            total = e.load(s.totals, row)
-            inverse = e.div(e.constant(1, a.sums), divisor_of(e, total, a.empty_is_nan, e.dim(a.keys)))
-            factor = e.b.broadcast(inverse, a.lanes)
+            factor = e.b.broadcast(e.load(s.scales, row), a.lanes)
             at = out.at(self.sample, self.head, self.row + row)
             with e.loop(0, size, a.lanes) as loop:
                 value = e.mul(e.load_vector(s.values, row * width + loop.index, a.lanes), factor)
                 mask = e.mask(size - loop.index, a.lanes)
-                e.store_vector(a.products.narrow(e, value, element), out.buffer, loop.index + at, mask)
-            if s.kept is not None:
-                self.deliver_weights(row, factor, s.kept)
-            elif a.shows_weights:
-                self.copy_weights(row)
+                narrow = a.products.narrow(e, value, self.o.result_kind(Y).ir)
+                e.store_vector(narrow, out.buffer, loop.index + at, mask)
+
+    def deliver_scores(self) -> None:
+        """The probabilities, where they are wanted."""
+        a, e, s = self.a, self.e, self.s
+        if not a.shows_weights:
+            return
+        with e.loop(0, self.count, nonempty=True) as rows:
+            if s.kept is None:
+                self.copy_weights(rows.index)
+            else:
+                factor = e.b.broadcast(e.load(s.scales, rows.index), a.lanes)
+                self.deliver_weights(rows.index, factor, s.kept)
+
+    def keep(self, scores: SSAValue, row: Ix, key: Ix, left: Ix | None) -> None:
+        """Keeps scores from `key` on, of which `left` are there, until the row's maximum and total are known."""
+        a, e = self.a, self.e
+        if self.s.kept is not None:
+            mask = None if left is None else e.mask(left, a.lanes)
+            e.store_vector(scores, self.s.kept, row * e.dim(a.keys) + key, mask)
 
     def copy_weights(self, row: Ix) -> None:
         """The row's probabilities, where they are in place of the scores of all keys."""
@@ -280,16 +332,14 @@ class QueryTile:
         """The row's probabilities."""
         a, e = self.a, self.e
         keys = e.dim(a.keys)
-        maximum = e.load(self.s.maxima, row)
-        none = e.compare("oeq", maximum, e.constant(-inf, a.sums))
-        shift = e.b.broadcast(e.select(none, e.constant(0, a.sums), maximum), a.lanes)
+        shift = e.b.broadcast(e.load(self.s.bases, row), a.lanes)
         with e.loop(0, keys, a.lanes) as loop:
             mask = e.mask(keys - loop.index, a.lanes)
             scores = e.load_vector(kept, row * keys + loop.index, a.lanes, mask)
             weights = e.mul(e.math("exp", e.sub(scores, shift)), factor)
             self.store_scores(weights, row, loop.index, mask)
 
-    def store_scores(self, value: SSAValue, row: Ix, key: Ix, mask: SSAValue) -> None:
+    def store_scores(self, value: SSAValue, row: Ix, key: Ix, mask: SSAValue | None) -> None:
         a, e = self.a, self.e
         element = self.o.result_kind(SCORES).ir
         line = (self.sample * e.dim(a.q_heads) + self.head) * e.dim(a.queries) + self.row + row

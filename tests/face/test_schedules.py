@@ -49,6 +49,8 @@ MODELS = {
         { y = ConvTranspose<strides=[2, 2]>(x, w) }""",
     "attention": """g (float[1, 2, 21, 16] q, float[1, 2, 300, 16] k, float[1, 2, 300, 16] v) => (float[1, 2, 21, 16] y)
         { y = Attention(q, k, v) }""",
+    "causal": """g (float[1, 2, 197, 16] q, float[1, 1, 197, 16] k, float[1, 1, 197, 16] v) => (float[1, 2, 197, 16] y)
+        { y = Attention<is_causal=1>(q, k, v) }""",
     "columns": "g (float[70, 90] x) => (float[1, 90] y) { axes = Constant<value_ints=[0]>() y = ReduceSum(x, axes) }",
     "row chain": "g (float[70, 90] x) => (float[70, 90] y) { y = Softmax(x) }",
     "transpose": "g (float[70, 90] x) => (float[90, 70] y) { t = Transpose<perm=[1, 0]>(x) y = Exp(t) }",
@@ -67,6 +69,7 @@ CASES: list[tuple[str, dict[str, dict[str, int | str]]]] = [
     ("depthwise", {"conv": {"algorithm": "direct"}}),
     ("conv_transpose", {"conv_transpose": {"rows": 5, "vectors": 2, "vectors_over": "positions"}}),
     ("attention", {"attention": {"rows": 5, "grain_cycles": 1}}),
+    ("causal", {"attention": {"rows": 5, "grain_cycles": 1}}),
     ("columns", {"loops": {"column_tile": 64, "straight_cycles": 20, "most_lanes": 8}}),
     ("row chain", {"loops": {"most_lanes": 4, "grain_cycles": 1, "serial_cycles": 0}}),
     ("transpose", {"loops": {"block_stretch": 16, "most_lanes": 8, "parallel_iterations": 1}}),

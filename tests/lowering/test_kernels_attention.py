@@ -89,6 +89,7 @@ OPTIONS: list[dict[str, Any]] = [
 def test_options(attributes: dict[str, Any]) -> None:
     run("Attention", attributes, qkv(1, 2, 20, 20, 16), (0,), tolerance=60.0)
     run("Attention", attributes, qkv(1, 2, 3, 300, 16), (0,), tolerance=60.0)
+    run("Attention", attributes, qkv(1, 2, 197, 197, 40, 1), (0,), tolerance=60.0)
 
 
 @pytest.mark.parametrize("mode", [0, 1, 2, 3])
