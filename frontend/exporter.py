@@ -27,14 +27,17 @@ from .output import Output
 from .protos import add_info, copy_head
 
 
-def export_model(module: ModuleOp, weights: WeightStore, *, embed_external: bool = False) -> ModelProto:
+def export_model(
+    module: ModuleOp, weights: WeightStore, *, embed_external: bool = False, source: Reader | None = None
+) -> ModelProto:
     """The module as a model: exactly the one it was read from where nothing has been rewritten.
 
     External data stays external, by the same relative paths; with `embed_external` it is written into the model.
+    `source` is that file as it was read, with a module that no rewrite has touched; without, it is read again.
     Raises UnsupportedError for an op that the model's opset cannot express, or that is of no graph level; ModelError
     where the file had fields that this version of ONNX does not know, which would be lost.
     """
-    exporter = _Exporter(module, weights, embed_external)
+    exporter = _Exporter(module, weights, embed_external, source or _read_again(module, weights))
     try:
         return exporter.model()
     except UnicodeDecodeError:
@@ -44,9 +47,9 @@ def export_model(module: ModuleOp, weights: WeightStore, *, embed_external: bool
 
 
 class _Exporter:
-    def __init__(self, module: ModuleOp, weights: WeightStore, embed_external: bool) -> None:
+    def __init__(self, module: ModuleOp, weights: WeightStore, embed_external: bool, source: Reader | None) -> None:
         self._module = module
-        self.source = _read_again(module, weights)
+        self.source = source
         self._output = Output(weights, self.source, embed_external, names_in(module))
         self._versions = names.opsets_of(module) or {"": defs.onnx_opset_version()}
 

@@ -6,7 +6,7 @@ operations' origins and the pattern's name.  A pattern that never stops is repor
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -44,8 +44,9 @@ class Pattern:
     def rewrite(self, op: Operation, rewriter: PatternRewriter, /) -> None:
         raise NotImplementedError(type(self).__name__)
 
-    def takes(self, op: Operation, /) -> bool:
-        """Whether `rewrite` is asked about this op at all."""
+    @staticmethod
+    def takes(op: Operation, /) -> bool:
+        """Whether `rewrite` is asked about this op at all; patterns that share this function get one answer."""
         return True
 
     @classmethod
@@ -199,10 +200,14 @@ def apply_patterns(
         queued.discard(op)
         if op in gone or op.parent is None:
             continue
+        answers: dict[Callable[[Operation], bool], bool] = {}
         for pattern in table[type(op)]:
-            if not pattern.takes(op):
+            takes = pattern.takes
+            if takes not in answers:
+                answers[takes] = takes(op)
+            if not answers[takes]:
                 continue
-            rewriter = PatternRewriter(op, origins=set(origins_of(op)), opsets=opsets)
+            rewriter = PatternRewriter(op, opsets=opsets)
             try:
                 pattern.rewrite(op, rewriter)
             except Error:
@@ -213,6 +218,8 @@ def apply_patterns(
                 if rewriter.declined is not None and declined is not None:
                     declined[Declined(pattern.title(), op.name, origins_of(op), rewriter.declined)] = None
                 continue
+            answers.clear()
+            rewriter.origins.update(origins_of(op))
             gone.update(rewriter.erased)
             name = pattern.title()
             firings.append(Firing(name, op.name, tuple(sorted(rewriter.origins))))

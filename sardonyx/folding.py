@@ -9,15 +9,10 @@ from xdsl.dialects.builtin import FunctionType, ModuleOp
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Block, Operation, Region, SSAValue
 
-from .compiler import build, host_target
 from .dialects import onnx
 from .dialects.onnx.attributes import strings_attr
 from .dialects.onnx.model import INPUTS, MAIN, OUTPUTS
-from .options import Options
-from .pipeline import State, run
 from .rewrites.simplify.fold import Array
-from .runtime.host import default_threads
-from .runtime.program import LoadedProgram
 from .semantics.weights import WeightStore
 
 
@@ -26,6 +21,12 @@ def compute(op: Operation, values: Sequence[Array | None]) -> list[Array] | None
 
     `values` are the operands by formal position, None for absent ones.
     """
+    from .compiler import build, host_target  # most models are simplified without a compiler
+    from .options import Options
+    from .pipeline import State, run
+    from .runtime.host import default_threads
+    from .runtime.program import LoadedProgram
+
     module = module_of(op)
     state = State(module, WeightStore(), host_target(), Options())
     for _ in run(state, to="kernels"):

@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from onnx import ModelProto, NodeProto
-from xdsl.dialects.builtin import TensorType, UnitAttr
-from xdsl.ir import Operation
+from xdsl.dialects.builtin import ModuleOp, TensorType, UnitAttr
 
 from .collection import without_collection
 from .dialects import onnx
@@ -20,21 +19,21 @@ from .dialects.dims import dims_of
 from .dialects.onnx.model import INPUTS, main_of, names_of, opsets_of
 from .dialects.onnx.nodes import NodeInfo
 from .folding import compute
-from .frontend.damage import parse
 from .frontend.exporter import export_model
 from .frontend.expressible import Inexpressible
-from .frontend.importer import import_model, naming, open_source
+from .frontend.importer import Reader, import_model, open_source
 from .frontend.saving import MOST_BYTES, drafted, payload_of
-from .frontend.wire import Skeleton
 from .program import Model, TensorInfo
 from .rewrites.driver import Declined
 from .rewrites.infer import infer_shapes
+from .rewrites.infer.known import known_of
 from .rewrites.simplify import MOST_UNROLLED, Log, simplify
 from .rewrites.simplify.control_flow import UnrollLoop
 from .rewrites.upgrade import upgrade_opset
 from .runtime.errors import InputError, UnsupportedError
 from .runtime.usage import checked
 from .semantics.interpreter import run_graph
+from .semantics.weights import WeightStore
 from .tools.compare import compare_outputs
 from .tools.feeds import ANY_RANK, make_feeds, size_of, symbols_in
 
@@ -105,7 +104,7 @@ def simplified(
 
 def folder_of(model: Model) -> Path | None:
     """Where a model's external data is: the folder of its file; None for what is from no file."""
-    return Path(model).parent if isinstance(model, str | Path) else None
+    return Path(model).absolute().parent if isinstance(model, str | Path) else None
 
 
 @checked
@@ -116,24 +115,23 @@ def simplify_model(model: Model, *, exact: bool = False, keep_defaults: bool = F
     Initializers that the file also lists as inputs are constants like others: hardly any caller gives one, and some
     exporters list every weight so.  `keep_defaults` leaves them alone, so that a caller may still give another value.
     """
-    file = open_source(model)
-    with naming(file):
-        before = count_nodes(parse(Skeleton(file.buffer).data))
-    found = _simplified_once(model, folder_of(model), before, exact, keep_defaults)
+    folder = folder_of(model)
+    source = Reader(open_source(model), folder)
+    before = count_nodes(source.proto)
+    found = _simplified_once(source, before, exact, keep_defaults)
     if found is None:
-        module, weights = import_model(model)
-        return Simplified(export_model(module, weights), Log(), onnx.node_table(module), before, before)
-    result, log, nodes = found
-    after = count_nodes(result)
+        whole = export_model(source.module, source.weights, source=source)
+        return Simplified(whole, Log(), onnx.node_table(source.module), before, before)
+    result, log, nodes, after = found.model, found.log, onnx.node_table(source.module), found.count
     for _ in range(MAX_AGAIN):
-        if CLEANUP.issuperset(f.pattern for f in log.firings) or payload_of(result) > MOST_BYTES:
+        if found.is_settled() or payload_of(result) > MOST_BYTES:
             break
-        found = _simplified_once(result, folder_of(model), after, exact, keep_defaults)
-        if found is None or (count := count_nodes(found[0])) >= after:
+        source = Reader(open_source(result), folder)
+        found = _simplified_once(source, after, exact, keep_defaults)
+        if found is None or found.count >= after:
             break
-        result, again, others = found
-        log = joined(log, again, len(nodes))
-        nodes, after = (*nodes, *others), count
+        log = joined(log, found.log, len(nodes))
+        result, nodes, after = found.model, (*nodes, *onnx.node_table(source.module)), found.count
     return Simplified(result, log, nodes, before, after)
 
 
@@ -147,7 +145,28 @@ known better: those are inferred anew.
 CLEANUP = frozenset({"MergeEqual", "EliminateDeadCode"})
 """What brings nothing together that has another type than before."""
 
-Found = tuple[ModelProto, Log, tuple[NodeInfo, ...]]
+
+@dataclass(frozen=True)
+class Rewritten:
+    """A module that the rules have been applied to, the model that it is written as, and what the rules did."""
+
+    module: ModuleOp
+    weights: WeightStore
+    defaults: Sequence[onnx.InitializerOp]
+    materialized: bool
+    log: Log
+    model: ModelProto
+    count: int
+
+    def is_settled(self) -> bool:
+        """Whether the rules would do nothing more: inferring the module again, which changes it, finds nothing new."""
+        if CLEANUP.issuperset(f.pattern for f in self.log.firings):
+            return True
+        if not self.log.settled:
+            return False
+        before = known_of(self.module)
+        _infer(self.module, self.weights, self.defaults, self.materialized)
+        return known_of(self.module).is_same(before)
 
 
 def joined(first: Log, then: Log, offset: int) -> Log:
@@ -157,39 +176,35 @@ def joined(first: Log, then: Log, offset: int) -> Log:
         return tuple(i + offset for i in ids)
 
     firings = [replace(f, origins=moved(f.origins)) for f in then.firings]
-    return Log([*first.firings, *firings], {replace(d, origins=moved(d.origins)): None for d in then.declined})
+    declined = {replace(d, origins=moved(d.origins)): None for d in then.declined}
+    return Log([*first.firings, *firings], declined, then.settled)
 
 
-def _simplified_once(model: Model, folder: Path | None, before: int, exact: bool, keep_defaults: bool) -> Found | None:
-    """The rules' result, what they did, and the nodes that they did it to; None where it has more nodes."""
+def _simplified_once(source: Reader, before: int, exact: bool, keep_defaults: bool) -> Rewritten | None:
+    """The rules' result; None where it has more nodes."""
     for materialize in (True, False):  # sizes that are written out may cost more than the rules save
         try:
-            found = _rewritten(model, folder, exact, keep_defaults, materialize, MOST_UNROLLED)
-            if any(firing.pattern == UnrollLoop.title() for firing in found[1].firings):  # did that leave fewer nodes?
-                others = _rewritten(model, folder, exact, keep_defaults, materialize, 0)
-                found = min(found, others, key=lambda found: count_nodes(found[0]))
+            found = _rewritten(source, exact, keep_defaults, materialize, MOST_UNROLLED)
+            if any(firing.pattern == UnrollLoop.title() for firing in found.log.firings):  # did that leave fewer nodes?
+                others = _rewritten(source, exact, keep_defaults, materialize, 0)
+                found = min(found, others, key=lambda found: found.count)
         except UnsupportedError:
             continue
-        if count_nodes(found[0]) <= before:
+        if found.count <= before:
             return found
     return None
 
 
-def _rewritten(
-    model: Model, folder: Path | None, exact: bool, keep_defaults: bool, materialize: bool, most_unrolled: int
-) -> Found:
+def _rewritten(source: Reader, exact: bool, keep_defaults: bool, materialize: bool, most_unrolled: int) -> Rewritten:
     """Applies the rules, without those whose results the model's opset cannot express: they are found by trying."""
     without: dict[str, Declined] = {}
     while True:
-        module, weights = import_model(model, folder=folder)
-        nodes = onnx.node_table(module)
+        module, weights = source.module.clone(), source.weights
         opsets = opsets_of(module)
         upgrade_opset(module, weights)
-        defaults = [] if keep_defaults else [op for op in main_of(module).walk() if is_default(op)]
-        for op in defaults:
-            del op.properties["overridable"]
-        # known shapes and conditions become constants
-        infer_shapes(module, weights, compile_mode=materialize, guarded=False)
+        listed = [] if keep_defaults else [op for op in main_of(module).walk() if isinstance(op, onnx.InitializerOp)]
+        defaults = [op for op in listed if op.overridable is not None]
+        _infer(module, weights, defaults, materialize)
         log = simplify(
             module,
             weights,
@@ -203,16 +218,19 @@ def _rewritten(
         for op in defaults:
             op.properties["overridable"] = UnitAttr()
         try:
-            return export_model(module, weights), log, nodes
+            model = export_model(module, weights, source=source)
+            return Rewritten(module, weights, defaults, materialize, log, model, count_nodes(model))
         except Inexpressible as problem:
             if problem.pattern is None or problem.pattern in without:
                 raise
             without[problem.pattern] = Declined(problem.pattern, problem.op, problem.origins, str(problem))
 
 
-def is_default(op: Operation) -> bool:
-    """Whether an op is an initializer that a caller may override."""
-    return isinstance(op, onnx.InitializerOp) and op.overridable is not None
+def _infer(module: ModuleOp, weights: WeightStore, defaults: Sequence[onnx.InitializerOp], materialize: bool) -> None:
+    """Infers with these initializers as constants; with `materialize`, known shapes and conditions become constants."""
+    for op in defaults:
+        op.properties.pop("overridable", None)
+    infer_shapes(module, weights, compile_mode=materialize, guarded=False)
 
 
 def count_nodes(model: ModelProto) -> int:

@@ -84,6 +84,7 @@ class Facts:
 
     def __init__(self, ranges: Ranges | None = None, assumptions: Iterable[str] = ()) -> None:
         self._solved: dict[str, Dim] = {}
+        self._substituted: dict[Dim, Dim] = {}  # what expressions are with those solutions
         self._ranges = SymbolRanges()
         self._equations: list[tuple[int, Monomial, Dim]] = []  # coefficient * monomial == rest
         self._nonnegative: list[Dim] = []
@@ -146,6 +147,7 @@ class Facts:
         one = {name: value}
         self._solved = {n: d.subs(one) for n, d in self._solved.items()}
         self._solved[name] = value
+        self._substituted = {}
         equations, self._equations = self._equations, []
         nonnegative, self._nonnegative = self._nonnegative, []
         for c, m, rest in equations:
@@ -270,7 +272,7 @@ class Facts:
         """The expression with the facts applied, over internal symbols: equal results mean equal values."""
         d = as_dim(d)
         if self._solved:
-            d = d.subs(self._solved)
+            d = d.subs(self._solved, self._substituted)
         return self._reduce(d) if self._equations else d
 
     def _reduce(self, d: Dim, depth: int = 3) -> Dim:
@@ -317,7 +319,7 @@ class Facts:
         """Is a <= b for every value of the symbols?"""
         a, b = as_dim(a), as_dim(b)
         gap = b - a
-        if interval(gap.subs(self._solved), self._ranges)[0] >= 0 or lower_bound(gap) >= 0:
+        if interval(gap.subs(self._solved, self._substituted), self._ranges)[0] >= 0 or lower_bound(gap) >= 0:
             return _YES
         d = self.known(gap)
         if self._is_nonnegative(d):

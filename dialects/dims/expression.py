@@ -189,11 +189,19 @@ class Dim:
             total += coefficient
         return total
 
-    def subs(self, binding: Mapping[str, Dim | int]) -> Dim:
-        """The expression with these symbols replaced, all at once, brought to normal form."""
+    def subs(self, binding: Mapping[str, Dim | int], found: dict[Dim, Dim] | None = None) -> Dim:
+        """The expression with these symbols replaced, all at once, brought to normal form.
+
+        `found` keeps what became of expressions under this binding, also of those inside of others.
+        """
         if self.symbols.isdisjoint(binding):
             return self
-        return self.map_atoms(lambda atom: _subs_atom(atom, binding))
+        if found is None:
+            return self.map_atoms(lambda atom: _subs_atom(atom, binding, None))
+        result = found.get(self)
+        if result is None:
+            result = found[self] = self.map_atoms(lambda atom: _subs_atom(atom, binding, found))
+        return result
 
     def map_atoms(self, replace: Callable[[Atom], Dim]) -> Dim:
         """The polynomial over other atoms: each top-level atom replaced by what the function gives for it."""
@@ -454,11 +462,11 @@ def apply_call(kind: Kind, args: tuple[Dim, ...]) -> Dim:
             return extremes.extremum(kind, args)
 
 
-def _subs_atom(atom: Atom, binding: Mapping[str, Dim | int]) -> Dim:
+def _subs_atom(atom: Atom, binding: Mapping[str, Dim | int], found: dict[Dim, Dim] | None) -> Dim:
     if atom.args is None:
-        found = binding.get(atom.name)
-        return symbol_dim(atom.name) if found is None else as_dim(found)
-    return apply_call(atom.kind, tuple(a.subs(binding) for a in atom.args))
+        value = binding.get(atom.name)
+        return symbol_dim(atom.name) if value is None else as_dim(value)
+    return apply_call(atom.kind, tuple(a.subs(binding, found) for a in atom.args))
 
 
 from . import complements, division, extremes, parsing  # noqa: E402  (made of what is above, which is in their terms)

@@ -49,10 +49,14 @@ MOST_UNROLLED = 64
 
 @dataclass
 class Log:
-    """What simplification did, in order, and what it left for the model's opset or because it failed."""
+    """What simplification did, in order, and what it left for the model's opset or because it failed.
+
+    `settled` says that in the end no rule had anything left to do.
+    """
 
     firings: list[Firing] = field(default_factory=list[Firing])
     declined: dict[Declined, None] = field(default_factory=dict[Declined, None])
+    settled: bool = False
 
 
 def exact_rules(
@@ -163,5 +167,6 @@ def simplify(
         fired += eliminate_dead_code(module)
         log.firings += fired
         if not fired:
+            log.settled = True
             break
     return log

@@ -32,7 +32,8 @@ class DropIdentity(Rule):
 
     root = onnx.IdentityOp
 
-    def takes(self, op: Operation, /) -> bool:
+    @staticmethod
+    def takes(op: Operation, /) -> bool:
         return True  # of any type
 
     def rewrite(self, op: Operation, rewriter: PatternRewriter, /) -> None:

@@ -40,7 +40,8 @@ def broadcasts(rewriter: PatternRewriter) -> bool:
 class Rule(Pattern):
     """A pattern of the rule set: the driver asks it only about ops of which every value is a tensor of known rank."""
 
-    def takes(self, op: Operation, /) -> bool:
+    @staticmethod
+    def takes(op: Operation, /) -> bool:
         return is_ranked(op)
 
 

@@ -12,7 +12,7 @@ from onnx import TensorProto, helper, numpy_helper
 from sardonyx.dialects.dims import as_dim
 from sardonyx.dialects.dims.expression import dim_sum
 
-from sardonyx import infer_shapes
+from sardonyx import infer_shapes, simplifier
 from sardonyx.simplifier import simplify_model
 
 FLOAT, INT64, BOOL = TensorProto.FLOAT, TensorProto.INT64, TensorProto.BOOL
@@ -103,3 +103,20 @@ def test_many_slices_of_one_tensor(size: str | int) -> None:
     nodes.append(node("Concat", [f"e{i}" for i in range(count)], ["y"], axis=1))
     made = model(nodes, [value("x", FLOAT, ["A", size])], "y", {f"c{i}": [i] for i in range(count + 1)})
     assert seconds(lambda: simplify_model(infer_shapes(made))) < 8
+
+
+def test_a_result_that_inference_knows_as_well_as_before_is_not_simplified_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    read: list[None] = []
+    once = simplifier.Reader.__post_init__
+    monkeypatch.setattr(simplifier.Reader, "__post_init__", lambda self: (read.append(None), once(self))[1])
+    steps = [("Add", ["{}", "c1"]), ("Mul", ["{}", "c2"]), ("Div", ["{}", "c3"])] * 400
+    nodes, at = [node("Shape", ["x"], ["v"])], "v"
+    for i, (op, operands) in enumerate(steps):
+        nodes.append(node(op, [o.format(at) for o in operands], [f"t{i}"]))
+        at = f"t{i}"
+    nodes += [node("ConstantOfShape", [at], ["z"]), node("Identity", ["z"], ["y"])]
+    made = model(nodes, [value("x", FLOAT, ["A"])], "y", {f"c{i}": [i] for i in range(1, 4)})
+    assert seconds(lambda: simplify_model(made)) < 4
+    assert len(read) == 1
