@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,12 @@ _BIG = 1 << 62  # bytes; no file has them, and no size in the IR may reach it
 _DATA_FIELDS = ("raw_data", "float_data", "double_data", "int32_data", "int64_data", "uint64_data", "string_data")
 
 
+@lru_cache(maxsize=1 << 12)
+def _static_type(code: int, shape: tuple[int, ...]) -> TensorType[Attribute]:
+    """The type of tensors of this element type, by ONNX's number, and shape."""
+    return TensorType(ELEMENT_TYPES[code], shape)
+
+
 class Tensors:
     """The tensors of one model: from its own bytes, or from the files beside it that it names."""
 
@@ -44,7 +51,7 @@ class Tensors:
         shape = tuple(proto.dims)
         if any(size < 0 for size in shape) or math.prod(shape) > _BIG // 16:
             raise ModelError(f"{_title(proto)} has the sizes {list(shape)}")
-        return TensorType(element, shape)
+        return _static_type(proto.data_type, shape)
 
     def attribute(self, proto: TensorProto) -> Attribute:
         """The attribute with the tensor's values. Raises ModelError where they are not there, or too few or many."""
@@ -67,7 +74,7 @@ class Tensors:
             return self._weights.add_slice(self._file, blob.offset, blob.length, proto.data_type, shape)
         data = bytes(self._skeleton.bytes_of(blob)) if blob is not None else self._bytes(proto, element)
         self._check_size(proto, len(data), shape)
-        return self._of_bytes(data, proto.data_type, element, shape)
+        return self._of_bytes(data, proto.data_type, type_)
 
     def sparse_attribute(self, proto: SparseTensorProto) -> tuple[SparseAttr, SparseType]:
         """A sparse constant and its type."""
@@ -82,9 +89,10 @@ class Tensors:
             raise ModelError(f"{_title(proto.values)} is sparse: {error}") from None
         return sparse, SparseType(dense)
 
-    def _of_bytes(self, data: bytes, code: int, element: Attribute, shape: tuple[int, ...]) -> Attribute:
-        if math.prod(shape) <= SMALL and _fits_dense(element):
-            return dense_attr(TensorType(element, shape), data)
+    def _of_bytes(self, data: bytes, code: int, type_: TensorType[Attribute]) -> Attribute:
+        shape = type_.get_shape()
+        if math.prod(shape) <= SMALL and _fits_dense(type_.element_type):
+            return dense_attr(type_, data)
         return self._weights.add(decode(data, code, shape))
 
     def _check_size(self, proto: TensorProto, length: int, shape: tuple[int, ...]) -> None:

@@ -6,6 +6,7 @@ Exit codes: 0 ok, 1 a check failed, 2 usage, 3 model or input error, 4 unsupport
 
 from __future__ import annotations
 
+import gc
 import json
 import sys
 import traceback
@@ -486,6 +487,8 @@ def main() -> None:
         fail(f"{e.filename}: {e.strerror}", MODEL_ERROR)  # no such folder, no room, no permission
     except Exception as e:
         raise_bug(e)
+    finally:
+        gc.freeze()  # what is left is not searched for cycles once more
 
 
 def raise_bug(error: Exception) -> None:

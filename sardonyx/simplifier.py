@@ -61,6 +61,7 @@ class Simplified:
 
 
 @checked
+@without_collection()
 def simplified(
     model: Model,
     output: str | Path,
