@@ -28,7 +28,7 @@ from ..dialects import kernel
 from ..dialects.dims import Dim, as_dim
 from ..dialects.target import Target
 from . import policy
-from .body import BodyEmitter, Buffer, Lanes, Splat, Storage, Value, emit_in_step
+from .body import BodyEmitter, Buffer, Lanes, Splat, Storage, Value, emit_in_step, row_major
 from .choices import Part
 from .loop_builder import LoopBuilder, Scalar, ScratchSpace
 
@@ -90,6 +90,14 @@ class TemplateContext:
             return self._filled(tensor, place)
         assert isinstance(place, Buffer), "templates' operands are whole tensors in memory"
         return place.base
+
+    def place(self, tensor: SSAValue) -> Buffer:
+        """Where an input lies that may have any strides on all axes but the last, see `loops/moved.py`."""
+        place = self.storage.get(tensor)
+        if isinstance(place, Buffer):
+            return place
+        sizes = [self.builder.dim(d) for d in self.dims(tensor)]
+        return Buffer(self.buffer(tensor), row_major(self.builder, sizes))
 
     def unmade(self, tensor: SSAValue) -> Unmade | None:
         """An operand that nothing has made yet."""

@@ -121,8 +121,8 @@ class Attention:
         return e.div(e.constant(1, self.sums), e.math("sqrt", e.as_float(e.dim(self.size), self.sums)))
 
     def build(self) -> None:
-        e, o = self.e, self.o
-        self.query_rows = self.heads_of(o.buffer(Q), o.dims(Q), self.q_heads, self.queries, self.size)
+        e = self.e
+        self.query_rows = self.heads_of(Q, self.q_heads, self.queries, self.size)
         self.key_rows = self.with_past(K, PAST_K, PRESENT_K, self.size)
         self.value_rows = self.with_past(V, PAST_V, PRESENT_V, self.value_size)
         if any(d is as_dim(0) for d in (self.batch, self.q_heads, self.queries)):
@@ -136,23 +136,24 @@ class Attention:
         self.context.part.adopt(plan)
         self.all_tiles(plan)
 
-    def heads_of(self, buffer: SSAValue, dims: tuple[Dim, ...], heads: Dim, rows: Dim, size: Dim) -> Heads:
+    def heads_of(self, operand: int, heads: Dim, rows: Dim, size: Dim) -> Heads:
         e = self.e
-        return Heads(buffer, e.dim(heads), e.dim(rows), e.dim(size), len(dims) == 3)
+        place = self.context.place(self.o.operand(operand))
+        return Heads.placed(e, place, e.dim(heads), e.dim(rows), e.dim(size))
 
     # Keys and values
 
     def with_past(self, operand: int, past: int, present: int, size: Dim) -> Heads:
         """The keys or values of all positions; those of before are put in front, in the result or in scratch."""
         e, o = self.e, self.o
-        new = self.heads_of(o.buffer(operand), o.dims(operand), self.kv_heads, self.new_keys, size)
+        new = self.heads_of(operand, self.kv_heads, self.new_keys, size)
         if not o.has(past) and not o.has_result(present):
             return new
         if o.has_result(present):
             buffer = o.result_buffer(present)
         else:
             buffer = self.context.scratch(o.kind(operand).ir, self.batch * self.kv_heads * self.keys * size)
-        whole = Heads(buffer, new.heads, e.dim(self.keys), new.size, False)
+        whole = Heads.whole(buffer, new.heads, e.dim(self.keys), new.size, False)
         before = e.dim(self.past)
         with e.parallel(e.dim(self.batch) * new.heads, 1) as (lower, upper, _), e.loop(lower, upper) as loop:
             sample, head = loop.index // new.heads, loop.index % new.heads

@@ -8,8 +8,9 @@ from xdsl.ir import SSAValue
 
 from ...dialects.dims import Dim
 from ...dialects.target import Target
+from ..body import Buffer
 from ..choices import GRAIN_CYCLES, ORDER, VECTOR_WIDTH, Choices, Given, given_number
-from .emit import Ix
+from .emit import Emitter, Ix
 from .register_tile import largest_rows
 
 Q, K, V, MASK, PAST_K, PAST_V, LENGTHS = range(7)
@@ -70,14 +71,26 @@ class Heads:
     heads: Ix
     rows: Ix
     size: Ix
-    joined: bool
-    """Whether the heads of a row follow one another ([B, S, heads * size]); else [B, heads, S, size]."""
+    strides: tuple[Ix, Ix, Ix]
+    """From one sample, head and row to the next."""
+    offset: Ix | int = 0
+
+    @staticmethod
+    def whole(buffer: SSAValue, heads: Ix, rows: Ix, size: Ix, joined: bool) -> Heads:
+        """A contiguous tensor: [B, S, heads * size] where the heads of a row are `joined`, else [B, heads, S, size]."""
+        strides = (size, heads * size) if joined else (rows * size, size)
+        return Heads(buffer, heads, rows, size, (heads * rows * size, *strides))
+
+    @staticmethod
+    def placed(e: Emitter, place: Buffer, heads: Ix, rows: Ix, size: Ix) -> Heads:
+        """A tensor of three or four axes that may lie with any strides, but for the last."""
+        sample, *others = (e.ix(stride) for stride in place.strides[:-1])
+        head, row = others if len(others) == 2 else (size, *others)
+        return Heads(place.base, heads, rows, size, (sample, head, row), e.ix(place.offset))
 
     @property
     def pitch(self) -> Ix:
-        return self.heads * self.size if self.joined else self.size
+        return self.strides[2]
 
     def at(self, sample: Ix, head: Ix, row: Ix | int = 0) -> Ix:
-        if self.joined:
-            return (sample * self.rows + row) * self.pitch + head * self.size
-        return ((sample * self.heads + head) * self.rows + row) * self.size
+        return sample * self.strides[0] + head * self.strides[1] + self.offset + self.pitch * row

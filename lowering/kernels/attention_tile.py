@@ -77,7 +77,7 @@ class QueryTile:
         self.height = plan.rows
         self.kv_head = head // (a.e.dim(a.q_heads) // a.e.dim(a.kv_heads))
         size = a.e.dim(a.value_size)
-        self.out = Heads(a.o.result_buffer(Y), a.e.dim(a.q_heads), a.e.dim(a.queries), size, a.joined)
+        self.out = Heads.whole(a.o.result_buffer(Y), a.e.dim(a.q_heads), a.e.dim(a.queries), size, a.joined)
 
     def build(self) -> None:
         a, e = self.a, self.e

@@ -28,7 +28,7 @@ def build(context: TemplateContext, op: kernel.TemplateOp) -> None:
     rows = e.dim(dims[1] if joined else dims[2])
     size = e.dim(dims[2]) // heads if joined else e.dim(dims[3])
     width = e.ix(o.attr("rotary_embedding_dim", 0) or size)
-    source = Heads(o.buffer(X), heads, rows, size, joined)
+    source = Heads.whole(o.buffer(X), heads, rows, size, joined)
     result = o.result_buffer(0)
     grain = e.ix(e.grain_cycles) // (size // 2 + 8) + 1
     extent = e.dim(whole(*dims)) // size.max(1)

@@ -42,6 +42,7 @@ from ..loop_builder import INDEX, LoopBuilder, ScratchSpace, flat
 from ..policy import LoopsChoices
 from ..template import TemplateContext, Unmade, whole
 from .generics import Generic, LoweringError, dense_attribute, joint_origin, read_generics, shapes_of, splat_value
+from .moved import moved_operands
 from .nest_emitter import NestEmitter
 from .nests import Nest, plan
 from .unmade import COPYING, Computed, read_by, unmade_operands
@@ -79,10 +80,12 @@ class _KernelLowering:
         items = self._items()
         steps = plan(items, self.shapes, self.target.l2 // 4)
         self.unmade = unmade_operands(steps, self.storage, self.shapes)
-        waiting = set(map(id, self.unmade.values()))
+        self.moved, idle = moved_operands(steps, self.storage, self.shapes)
+        waiting = set(map(id, [*self.unmade.values(), *idle]))
         self._place_constants(steps)
-        self._place_shared(steps)
+        self._place_shared([step for step in steps if id(step) not in map(id, idle)])
         self._place_views()
+        self._place_moved()
         for step in steps:
             if id(step) not in waiting:
                 self._emit(step)
@@ -168,6 +171,12 @@ class _KernelLowering:
                 self.storage[view] = self._whole(place.base, self.shapes[view])
             elif place is not None:
                 self.storage[view] = place
+
+    def _place_moved(self) -> None:
+        for operand, moved in self.moved.items():
+            source = self.storage[moved.source]
+            assert isinstance(source, Buffer), "an argument"
+            self.storage[operand] = moved.place(self.builder, source)
 
     # Steps
 
