@@ -89,6 +89,13 @@ address_of: Callable[[Array], int] = _address_by_field if _fields_are_as_publish
 
 def as_input(value: object, spec: Spec) -> Array:
     """The value as an array of the input's element type and rank, contiguous and aligned. Raises InputError."""
+    if (
+        type(value) is np.ndarray
+        and value.dtype is spec.dtype
+        and value.ndim == spec.rank
+        and value.flags.num & C_ORDER_ALIGNED == C_ORDER_ALIGNED
+    ):
+        return value
     array = _as_array(value, spec)
     if spec.rank >= 0 and len(array.shape) != spec.rank:
         raise InputError(f"input '{spec.name}' has {_axes(array.ndim)} {array.shape}, expected {_axes(spec.rank)}")

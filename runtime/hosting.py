@@ -24,6 +24,42 @@ POINTER = 8
 """Bytes of one text in a tensor of them."""
 
 
+class Place:
+    """Where a value of a host operator is in its argument words: its pointer (or number), then its dims."""
+
+    __slots__ = ("at", "dtype", "end", "is_object", "is_text", "rank")
+
+    def __init__(self, value: HostValue, at: int) -> None:
+        self.at = at
+        self.rank = max(0, value["rank"])
+        self.end = at + 1 + self.rank
+        self.is_object = value["dtype"] in OBJECT_TYPES
+        self.is_text = value["dtype"] == "string" and self.rank > 0
+        self.dtype = None if self.is_object or value["dtype"] == ABSENT else dtype_of(value["dtype"])
+
+    def operand(self, context: Context, words: Any) -> object:
+        """The value as the function takes it; an array is a view."""
+        if self.is_object:
+            return context.objects[words[self.at]]
+        if self.dtype is None:
+            return None
+        dims = words[self.at + 1 : self.end]
+        size = prod(dims) * self.dtype.itemsize
+        if size == 0:
+            return np.empty(dims, self.dtype)
+        memory: Any = (ctypes.c_uint8 * size).from_address(words[self.at])
+        return np.ndarray(dims, self.dtype, memory)
+
+
+def places(values: Sequence[HostValue], at: int = 0) -> list[Place]:
+    """Where values are, the first one at that word."""
+    found: list[Place] = []
+    for value in values:
+        found.append(Place(value, at))
+        at = found[-1].end
+    return found
+
+
 class Hosted:
     """One host operator of a program, by the layout that the manifest gives."""
 
@@ -31,44 +67,39 @@ class Hosted:
         self._host = host
         self._node = node
         self._function = function
+        self._inputs = places(host["inputs"])
+        self._outputs = places(host["outputs"], self._inputs[-1].end if self._inputs else 0)
+        self._texts = [place for place in self._outputs if place.is_text]
         self._keeps_operands = any(value["dtype"] == "object" for value in host["outputs"])
-        self._words = sum(1 + max(0, value["rank"]) for value in (*host["inputs"], *host["outputs"]))
+        self._words = ctypes.c_int64 * (self._outputs[-1].end if self._outputs else 0)
 
     def call(self, context: Context, args: int) -> None:
         """Runs the operator on the argument words at that address. What it raises is the caller's to keep."""
-        words = (ctypes.c_int64 * self._words).from_address(args)
-        at = 0
-        operands: list[object] = []
-        for value in self._host["inputs"]:
-            rank = max(0, value["rank"])
-            operand = _operand(context, value, words[at], words[at + 1 : at + 1 + rank])
-            if self._keeps_operands and value["dtype"] not in OBJECT_TYPES and operand is not None:
-                operand = np.copy(cast("Array", operand))  # a sequence outlives the memory of what is put into it
-            operands.append(operand)
-            at += 1 + rank
-        self._make_sure_of_room(operands, words, at)
-        results = self._results(self._evaluated(operands))
-        for value, result in zip(self._host["outputs"], results):
-            rank = max(0, value["rank"])
-            if value["dtype"] in OBJECT_TYPES:
-                words[at] = context.keep(result)
-                if rank:
-                    words[at + 1 : at + 1 + rank] = np.shape(cast("Array", result))
-            else:
-                self._deliver(context, value, result, words, at)
-            at += 1 + rank
+        words = self._words.from_address(args)
+        operands = [place.operand(context, words) for place in self._inputs]
+        if self._keeps_operands:  # a sequence outlives the memory of what is put into it
+            for number, place in enumerate(self._inputs):
+                if place.dtype is not None:
+                    operands[number] = np.copy(cast("Array", operands[number]))
+        if self._texts:
+            self._make_sure_of_room(operands, words)
+        for place, result in zip(self._outputs, self._results(self._evaluated(operands))):
+            if not place.is_object:
+                self._deliver(context, place, result, words)
+                continue
+            words[place.at] = context.keep(result)
+            if place.rank:
+                words[place.at + 1 : place.end] = np.shape(cast("Array", result))
 
-    def _make_sure_of_room(self, operands: Sequence[object], words: Any, at: int) -> None:
+    def _make_sure_of_room(self, operands: Sequence[object], words: Any) -> None:
         """Raises ResourceError where texts of known sizes are more than there is memory for; others have their room."""
-        for value in self._host["outputs"]:
-            rank = max(0, value["rank"])
-            size = prod(words[at + 1 : at + 1 + rank]) * POINTER if value["dtype"] == "string" and rank else 0
+        for place in self._texts:
+            size = prod(words[place.at + 1 : place.end]) * POINTER
             try:
                 require(size)
             except MemoryError as error:
                 free = f"a result needs {size} bytes, {available_memory()} are available"
                 raise ResourceError(f"{self._host['name']}: {free}{self._where(operands)}") from error
-            at += 1 + rank
 
     def _where(self, operands: Sequence[object] | None = None) -> str:
         """The operands, and the line that names the node, where it has a name."""
@@ -99,17 +130,16 @@ class Hosted:
             raise CompilerBug(f"bug: host operator {self._host['name']} gave no {count} results")
         return results
 
-    def _deliver(self, context: Context, value: HostValue, result: object, words: Any, at: int) -> None:
+    def _deliver(self, context: Context, place: Place, result: object, words: Any) -> None:
         """Copies a result to where native code wants it, or keeps it until the call ends and says where it is."""
-        name = self._host["name"]
-        dtype, rank = dtype_of(value["dtype"]), value["rank"]
+        name, at = self._host["name"], place.at
         array: Array = np.asarray(cast("Any", result))
-        if array.dtype != dtype or len(array.shape) != rank:
+        if array.dtype != place.dtype or len(array.shape) != place.rank:
+            expected = f"{cast('Any', place.dtype).name} of rank {place.rank}"
             raise CompilerBug(
-                f"bug: host operator {name} gave {array.dtype.name} of rank {len(array.shape)}, expected"
-                f" {value['dtype']} of rank {rank}"
+                f"bug: host operator {name} gave {array.dtype.name} of rank {len(array.shape)}, expected {expected}"
             )
-        dims = tuple(words[at + 1 : at + 1 + rank])
+        dims = tuple(words[at + 1 : place.end])
         if words[at] == 0:
             kept = np.array(array, order="C", copy=True)
             context.made.append(kept)
@@ -141,16 +171,3 @@ def shown(value: object) -> str:
     kind = f"{name}[{', '.join(map(str, array.shape))}]"
     few = array.dtype.kind in "iu" and array.size <= SHOWN_ELEMENTS
     return f"{kind} {array.tolist()}" if few else kind
-
-
-def _operand(context: Context, value: HostValue, word: int, dims: list[int]) -> object:
-    if value["dtype"] == ABSENT:
-        return None
-    if value["dtype"] in OBJECT_TYPES:
-        return context.objects[word]
-    dtype = dtype_of(value["dtype"])
-    size = prod(dims) * dtype.itemsize
-    if size == 0:
-        return np.empty(dims, dtype)
-    memory = (ctypes.c_uint8 * size).from_address(word)
-    return np.ctypeslib.as_array(memory).view(dtype).reshape(dims)

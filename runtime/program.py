@@ -210,8 +210,7 @@ class LoadedProgram(Arguments):
                 values[index] = as_objects(given, spec) if read is None else read(given, spec.name)
                 words.append(context.keep(values[index]))
             else:
-                array = as_input(values[index], spec)
-                values[index] = array
+                array = values[index] = as_input(values[index], spec)
                 words.append(address_of(array))
         return words
 
