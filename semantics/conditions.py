@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from math import gcd
 from typing import Literal, TypeAlias
 
@@ -84,33 +85,64 @@ def reduced(a: Dim, b: Dim) -> tuple[Dim, Dim]:
 
 def broadcast_condition(a: Dim, b: Dim) -> str:
     """The condition that two sizes broadcast: the least of |a - b|, |a - 1| and |b - 1| is 0."""
+    return _broadcast_text(str(a), str(b))
+
+
+def _broadcast_text(a: str, b: str) -> str:
     return f"min(max({a}, {b}) - min({a}, {b}), max({a} - 1, 1 - ({a})), max({b} - 1, 1 - ({b}))) == 0"
 
 
-_BROADCAST = re.compile(
-    r"min\(max\((?P<a>.+), (?P<b>.+)\) - min\((?P=a), (?P=b)\), "
-    r"max\((?P=a) - 1, 1 - \((?P=a)\)\), max\((?P=b) - 1, 1 - \((?P=b)\)\)\) == 0"
-)
-
-
+@lru_cache(maxsize=1 << 10)
 def broadcast_pair(text: str) -> tuple[Dim, Dim] | None:
     """The two sizes of a condition that `broadcast_condition` made; None for other conditions."""
-    match = _BROADCAST.fullmatch(text)
-    return None if match is None else (as_dim(match["a"]), as_dim(match["b"]))
+    sides = _arguments(text, "min(max(")
+    if sides is None or text != _broadcast_text(*sides):
+        return None
+    return as_dim(sides[0]), as_dim(sides[1])
 
 
 def difference_condition(a: Dim, b: Dim) -> str:
     """The condition that two expressions differ."""
+    return _difference_text(str(a), str(b))
+
+
+def _difference_text(a: str, b: str) -> str:
     return f"1 <= max({a} - ({b}), {b} - ({a}))"
 
 
-_DIFFERENCE = re.compile(r"1 <= max\((?P<a>.+) - \((?P<b>.+)\), (?P=b) - \((?P=a)\)\)")
-
-
+@lru_cache(maxsize=1 << 10)
 def difference_pair(text: str) -> tuple[Dim, Dim] | None:
     """The two expressions of a condition that `difference_condition` made; None for other conditions."""
-    match = _DIFFERENCE.fullmatch(text)
-    return None if match is None else (as_dim(match["a"]), as_dim(match["b"]))
+    sides = _arguments(text, "1 <= max(")
+    if sides is None:
+        return None
+    for minus in re.finditer(re.escape(" - ("), sides[0]):
+        a, b = sides[0][: minus.start()], sides[0][minus.end() : -1]
+        if text == _difference_text(a, b):
+            return as_dim(a), as_dim(b)
+    return None
+
+
+def _arguments(text: str, start: str) -> tuple[str, str] | None:
+    """The two arguments of the call that a text starts with."""
+    if not text.startswith(start):
+        return None
+    depth, comma = 0, 0
+    for at in range(len(start), len(text)):
+        match text[at]:
+            case "(":
+                depth += 1
+            case ")" if depth == 0:
+                return (text[len(start) : comma], text[comma + len(", ") : at]) if comma else None
+            case ")":
+                depth -= 1
+            case "," if depth == 0:
+                if comma:
+                    return None
+                comma = at
+            case _:
+                pass
+    return None
 
 
 def brief_condition(text: str) -> str:

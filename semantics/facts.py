@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import islice
 from math import gcd
 from typing import TypeAlias
@@ -55,6 +56,7 @@ Ranges: TypeAlias = Mapping[str, "tuple[int, int | None]"]
 
 _MAX_INTERNAL = 500  # past so many, facts are kept as equations and inequalities
 _MAX_TIED = (0, 4, 16)  # inequalities that share a term with a question, taken for it: of the last one, of the first
+_REDUCED = 3  # how deep inside calls equations rewrite
 _MAX_EQUATION = 4  # terms of an equation that is worth keeping
 
 
@@ -86,11 +88,14 @@ class Facts:
         self._solved: dict[str, Dim] = {}
         self._substituted: dict[Dim, Dim] = {}  # what expressions are with those solutions
         self._ranges = SymbolRanges()
-        self._equations: list[tuple[int, Monomial, Dim]] = []  # coefficient * monomial == rest
+        self._equations: tuple[tuple[int, Monomial, Dim], ...] = ()  # coefficient * monomial == rest
         self._nonnegative: list[Dim] = []
         self._broadcasts: set[frozenset[Dim]] = set()
         self._different: list[Dim] = []  # none of which is 0
         self._assumed: set[Condition] = set()
+        self._known: dict[Dim, Dim] = {}  # what `known` and `_reduce` gave, while no fact changes it
+        self._reduced: tuple[dict[Dim, Dim], ...] = ()
+        self._forget()
         self._fresh = 0
         self.assumptions: list[str] = []
         for name, (low, high) in (ranges or {}).items():
@@ -101,11 +106,17 @@ class Facts:
     def copy(self) -> Facts:
         new = Facts()
         new._solved, new._ranges = dict(self._solved), self._ranges.copy()
-        new._equations, new._nonnegative = list(self._equations), list(self._nonnegative)
+        new._equations, new._nonnegative = self._equations, list(self._nonnegative)
+        new._substituted, new._known, new._reduced = self._substituted, self._known, self._reduced
         new._broadcasts, new._different = set(self._broadcasts), list(self._different)
         new._assumed = set(self._assumed)
         new._fresh, new.assumptions = self._fresh, list(self.assumptions)
         return new
+
+    def _forget(self) -> None:
+        """Solutions or equations are others: copies keep what they shared until now."""
+        self._substituted, self._known = {}, {}
+        self._reduced = tuple({} for _ in range(_REDUCED + 1))
 
     # --- adding ---------------------------------------------------------------------------------------------------
 
@@ -147,8 +158,8 @@ class Facts:
         one = {name: value}
         self._solved = {n: d.subs(one) for n, d in self._solved.items()}
         self._solved[name] = value
-        self._substituted = {}
-        equations, self._equations = self._equations, []
+        equations, self._equations = self._equations, ()
+        self._forget()
         nonnegative, self._nonnegative = self._nonnegative, []
         for c, m, rest in equations:
             self._assume_zero(Dim.of_terms([(c, m)]) - rest, "an earlier fact")
@@ -234,7 +245,8 @@ class Facts:
             c, m = _leading_term(d)
             if c < 0:
                 c, d = -c, -d
-            self._equations.append((c, m, Dim.of_terms([(c, m)]) - d))
+            self._equations = (*self._equations, (c, m, Dim.of_terms([(c, m)]) - d))
+            self._forget()
 
     def _solve_linear(self, d: Dim) -> bool:
         """A symbol that stands only alone and once, times 1 or -1: the last in the alphabet of those that do."""
@@ -271,12 +283,22 @@ class Facts:
     def known(self, d: Dim | int | str) -> Dim:
         """The expression with the facts applied, over internal symbols: equal results mean equal values."""
         d = as_dim(d)
-        if self._solved:
-            d = d.subs(self._solved, self._substituted)
-        return self._reduce(d) if self._equations else d
+        if not self._solved and not self._equations:
+            return d
+        found = self._known.get(d)
+        if found is None:
+            found = d.subs(self._solved, self._substituted)
+            found = self._known[d] = self._reduce(found) if self._equations else found
+        return found
 
-    def _reduce(self, d: Dim, depth: int = 3) -> Dim:
+    def _reduce(self, d: Dim, depth: int = _REDUCED) -> Dim:
         """Rewrites by the equations, also inside calls; gives up at a depth, since a call may hold what makes it."""
+        found = self._reduced[depth].get(d)
+        if found is None:
+            found = self._reduced[depth][d] = self._rewritten(d, depth)
+        return found
+
+    def _rewritten(self, d: Dim, depth: int) -> Dim:
         for _ in range(4):
             before = d
             if depth:
@@ -408,19 +430,21 @@ def _leading_term(d: Dim) -> tuple[int, Monomial]:
     """The term to rewrite where d == 0: a call that stands alone and of which nothing else is made, else the first."""
     for c, m in d.terms:
         call = m[0][0] if len(m) == 1 and abs(c) == 1 and m[0][1] == 1 else None
-        if call is not None and call.args is not None and not any(call in _calls_of(a) for a in _other_atoms(d, call)):
+        if call is not None and call.args is not None and call not in _calls_of(_other_atoms(d, call)):
             return c, m
     return d.terms[0]
 
 
-def _calls_of(call: Call) -> Iterator[Call]:
-    """The call and all inside of it."""
-    yield call
-    for arg in call.args:
-        for _, m in arg.terms:
-            for atom, _ in m:
-                if atom.args is not None:
-                    yield from _calls_of(atom)
+def _calls_of(calls: Iterable[Call]) -> set[Call]:
+    """The calls and all inside of them."""
+    found: set[Call] = set()
+    left = list(calls)
+    while left:
+        call = left.pop()
+        if call not in found:
+            found.add(call)
+            left += (atom for arg in call.args for _, m in arg.terms for atom, _ in m if atom.args is not None)
+    return found
 
 
 def _never_zero(d: Dim) -> bool:
@@ -515,6 +539,7 @@ def _rewrite(d: Dim, c: int, m: Monomial, rest: Dim) -> Dim:
     return d
 
 
+@lru_cache(maxsize=1 << 12)
 def _expand(d: Dim) -> Dim:
     """Over a basis: `x % k` as `x - k*(x//k)`, min of two by max, `(x + 1)//2` as `x - x//2`."""
 

@@ -197,7 +197,7 @@ class Dim:
         if self.symbols.isdisjoint(binding):
             return self
         if found is None:
-            return self.map_atoms(lambda atom: _subs_atom(atom, binding, None))
+            found = {}
         result = found.get(self)
         if result is None:
             result = found[self] = self.map_atoms(lambda atom: _subs_atom(atom, binding, found))
@@ -462,7 +462,7 @@ def apply_call(kind: Kind, args: tuple[Dim, ...]) -> Dim:
             return extremes.extremum(kind, args)
 
 
-def _subs_atom(atom: Atom, binding: Mapping[str, Dim | int], found: dict[Dim, Dim] | None) -> Dim:
+def _subs_atom(atom: Atom, binding: Mapping[str, Dim | int], found: dict[Dim, Dim]) -> Dim:
     if atom.args is None:
         value = binding.get(atom.name)
         return symbol_dim(atom.name) if value is None else as_dim(value)

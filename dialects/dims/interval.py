@@ -6,7 +6,8 @@ Both are sound for every integer value of the symbols within their ranges.  Boun
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache, lru_cache
 from math import inf
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -25,6 +26,7 @@ _INT64: Interval = (-(2**63), 2**63 - 1)
 _SIGNED = re.compile(r"[vd][0-9]+")
 
 
+@cache
 def is_signed(name: str) -> bool:
     """Whether a symbol of this name may be negative: `v0`, `v1` (bound to data) and `d0`, `d1` (a kernel's arguments).
 
@@ -39,11 +41,15 @@ def default_range(name: str) -> Interval:
 
 
 class Ranges:
-    """Ranges of symbols, by default those of their names; it remembers the intervals of calls while it is unchanged."""
+    """Ranges of symbols, by default those of their names; it remembers the bounds of what it met while unchanged.
 
-    def __init__(self, known: dict[str, Interval] | None = None) -> None:
+    Expressions share their parts: without that, bounds of nested calls are computed once for each way to a part.
+    """
+
+    def __init__(self, known: Mapping[str, Interval] | None = None) -> None:
         self._known = dict(known or {})
         self.calls: dict[Call, Interval] = {}
+        self.least: dict[Dim, Bound] = {}
 
     def __call__(self, name: str) -> Interval:
         return self._known.get(name) or default_range(name)
@@ -51,11 +57,13 @@ class Ranges:
     def set(self, name: str, low: Bound, high: Bound) -> None:
         """Changes the range of a symbol."""
         self._known[name] = (low, high)
-        self.calls.clear()
+        self.calls, self.least = {}, {}
 
     def copy(self) -> Ranges:
-        """The same ranges, to change apart."""
-        return Ranges(self._known)
+        """The same ranges, to change apart; what is known of either is so of both until then."""
+        new = Ranges(self._known)
+        new.calls, new.least = self.calls, self.least
+        return new
 
 
 def times(a: Bound, b: Bound) -> Bound:
@@ -173,7 +181,19 @@ def lower_bound(dim: Dim, symbol_range: SymbolRange = default_range) -> Bound:
     `N - N//2 >= 0`, `max(N, M) - M >= 0`, `N - N % B >= 0`: each call atom in turn is replaced by an expression that
     bounds it from the side that its coefficient needs, and the best choice counts.
     """
-    return _lower(dim, symbol_range, [_STEPS])
+    if symbol_range is default_range:
+        return _default_lower_bound(dim)
+    if not isinstance(symbol_range, Ranges):
+        return _lower(dim, symbol_range, [_STEPS])
+    found = symbol_range.least.get(dim)
+    if found is None:
+        found = symbol_range.least[dim] = _lower(dim, symbol_range, [_STEPS])
+    return found
+
+
+@lru_cache(maxsize=1 << 16)
+def _default_lower_bound(dim: Dim) -> Bound:
+    return _lower(dim, default_range, [_STEPS])
 
 
 def upper_bound(dim: Dim, symbol_range: SymbolRange = default_range) -> Bound:

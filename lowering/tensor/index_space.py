@@ -11,7 +11,7 @@ from math import inf
 
 from ...dialects.dims import Dim, as_dim
 from ...dialects.dims.expression import ONE, ZERO, Atom, Call, DimError, dim_min, never_one
-from ...dialects.dims.interval import Interval, default_range, is_signed, lower_bound, upper_bound
+from ...dialects.dims.interval import Ranges, default_range, is_signed, lower_bound, upper_bound
 
 Index = tuple[Dim, ...]
 
@@ -20,45 +20,42 @@ class IndexSpace:
     """The variables of index expressions with their exclusive upper bounds, and what follows from these."""
 
     def __init__(self, bounds: Mapping[str, Dim]) -> None:
-        self._bounds = dict(bounds)
-        self._least: dict[str, int] = {}
+        self._bounds: dict[str, Dim] = {}
+        self._ranges = Ranges()
         for bound in bounds.values():
             self._note_at_least_one(bound)
+        for name, bound in bounds.items():
+            self.add(name, bound)
 
     def _note_at_least_one(self, bound: Dim) -> None:
         atom = bound.atom
         if atom is not None and atom.args is None and is_signed(atom.name):
-            self._least[atom.name] = 1
+            self._ranges.set(atom.name, 1, default_range(atom.name)[1])
 
     def add(self, name: str, bound: Dim) -> Dim:
         """A further variable, in [0, bound)."""
         self._bounds[name] = bound
+        self._ranges.set(name, 0, bound.value - 1 if bound.is_const else inf)
         return Dim.symbol(name)
 
     def varies(self, expression: Dim) -> bool:
         """Whether it depends on any variable, not only on the kernel's symbols."""
         return not expression.symbols.isdisjoint(self._bounds)
 
-    def _range(self, name: str) -> Interval:
-        if (bound := self._bounds.get(name)) is not None:
-            return 0, (bound.value - 1 if bound.is_const else inf)
-        low, high = default_range(name)
-        return (max(low, 1), high) if name in self._least else (low, high)
-
     def is_negative_free(self, expression: Dim) -> bool:
         """Whether it is certainly at least 0 wherever it is read."""
         try:
-            if lower_bound(expression, self._range) >= 0:
+            if lower_bound(expression, self._ranges) >= 0:
                 return True
             least = self._least_value(expression)
-            return least is not None and lower_bound(least, self._range) >= 0
+            return least is not None and lower_bound(least, self._ranges) >= 0
         except DimError:  # too large to be looked at
             return False
 
     def most(self, expression: Dim) -> int | None:
         """A number that it is never above wherever it is read; None where none is known."""
         try:
-            bound = upper_bound(expression, self._range)
+            bound = upper_bound(expression, self._ranges)
         except DimError:  # too large to be looked at
             return None
         return None if bound == inf else int(bound)
@@ -106,7 +103,7 @@ class IndexSpace:
 
     def _sign(self, factor: Dim) -> int:
         """1 where it is at least 0, -1 where it is at most 0, 0 where neither is certain."""
-        if lower_bound(factor, self._range) >= 0 or self.is_negative_free(factor):
+        if lower_bound(factor, self._ranges) >= 0 or self.is_negative_free(factor):
             return 1
         return -1 if self.is_negative_free(-factor) else 0
 
