@@ -81,7 +81,7 @@ def trip_count(
     if runs is None:
         return None
     limits = again.limits + (first.limits if isinstance(first, Truth) else ())
-    for limit, bound in dict.fromkeys(limits):
+    for limit, bound, _ in dict.fromkeys(limits):
         if limit.symbols.isdisjoint(iteration.symbols):
             if not visible(limit, c.scope.names, [body]):
                 return None

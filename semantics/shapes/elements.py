@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 from math import inf
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from xdsl.dialects.builtin import BFloat16Type, Float16Type, Float32Type, Float64Type, IntegerType, Signedness
@@ -27,19 +27,26 @@ Elements: TypeAlias = "np.ndarray[Any, np.dtype[Any]]"
 MANTISSA: dict[type[Attribute], int] = {Float64Type: 53, Float32Type: 24, Float16Type: 11, BFloat16Type: 8}
 
 
+class Limit(NamedTuple):
+    """The absolute value of an expression is at most a number; `meant` where beyond it a model is not what it means."""
+
+    expression: Dim
+    most: int
+    meant: bool = False
+
+
 @dataclass(frozen=True)
 class Ratio:
     """A float that is the rounding of `numerator / denominator`, denominator > 0; exactly that where `exact`.
 
     An inexact one comes from one division of integers that the type holds exactly, so its floor and ceiling are those
-    of the quotient; more is not known of it.  `limits` says on what all that rests: pairs (expression, most) of which
-    the absolute value of the expression must be at most the number.
+    of the quotient; more is not known of it.  `limits` says on what all that rests.
     """
 
     numerator: Dim
     denominator: int = 1
     exact: bool = True
-    limits: tuple[tuple[Dim, int], ...] = ()
+    limits: tuple[Limit, ...] = ()
 
     @property
     def constant(self) -> Fraction | None:
@@ -57,7 +64,7 @@ class Truth:
     op: str
     right: Dim
     negated: bool = False
-    limits: tuple[tuple[Dim, int], ...] = ()
+    limits: tuple[Limit, ...] = ()
 
     def inverse(self) -> Truth:
         """The opposite."""

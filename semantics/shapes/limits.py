@@ -7,6 +7,7 @@ from math import gcd
 
 from ...dialects.dims import Dim, as_dim
 from .context import Context, Guard
+from .elements import Limit
 
 _LEAST_LIMIT = 2**23
 _LEAST_SIZE = 2**16
@@ -14,12 +15,12 @@ _LEAST_SIZE = 2**16
 it would refuse calls that the model takes, and, as a fact, decide what only small sizes decide."""
 
 
-def exact_below(number: Dim, most: int) -> tuple[Dim, int]:
+def exact_below(number: Dim, most: int) -> Limit:
     """What makes an integer one of a float type that has all integers up to `most`: factors of two do not count."""
     shared = gcd(*(c for c, _ in number.terms)) or 1
     reduced = number.divide_exactly(as_dim(shared & -shared))
     assert reduced is not None
-    return reduced, most
+    return Limit(reduced, most)
 
 
 def _asks_too_much(d: Dim, most: int) -> bool:
@@ -30,15 +31,18 @@ def _asks_too_much(d: Dim, most: int) -> bool:
     return most < _LEAST_LIMIT or max(needed, default=0) > most
 
 
-def holds_limits(c: Context, limits: Iterable[tuple[Dim, int]]) -> bool:
-    """States that the float arithmetic behind a value was exact; False where that is too much to ask."""
+def holds_limits(c: Context, limits: Iterable[Limit]) -> bool:
+    """States that the float arithmetic behind a value was exact; False where that is too much to ask.
+
+    Of what is `meant` only the type is asked: beyond the limit the model itself has another number than it means.
+    """
     wanted: list[Guard] = []
-    for d, most in dict.fromkeys(limits):
+    for d, most, meant in dict.fromkeys(limits):
         for low, high in ((d, as_dim(most)), (as_dim(-most), d)):
             proof = c.scope.facts.prove_le(low, high)
             if proof.answer is True:
                 continue
-            if proof.answer is False or _asks_too_much(d, most) or is_data(c, d):
+            if proof.answer is False or is_data(c, d) or (most < _LEAST_LIMIT if meant else _asks_too_much(d, most)):
                 return False
             wanted.append(Guard(f"{low} <= {high}", "a size in floating point is exact"))
     c.guards.extend(g for g in wanted if g not in c.guards)

@@ -18,12 +18,14 @@ from xdsl.ir import Attribute, Operation
 
 from ...dialects import onnx
 from ...dialects.dims.expression import ONE, ZERO, Dim, as_dim, common_factor, dim_max, dim_min
+from ...dialects.dims.reserved import is_reserved
 from ...dialects.onnx.types import ELEMENT_TYPES, numpy_dtype
 from .context import Context
 from .elements import (
     MANTISSA,
     Element,
     Elements,
+    Limit,
     Ratio,
     Truth,
     filled,
@@ -138,29 +140,43 @@ def divide(c: Context, a: Any, b: Any) -> Element:
     if isinstance(a, Dim):
         return divided(c, a, b)
     by = b.constant
-    if by is None and (quotient := _same_sizes(c, a, b)) is not None:
+    if by is None and (quotient := _quotient(c, a, b)) is not None:
         return quotient
     if not (a.exact and b.exact) or not by or _large(b):
         return None
-    denominator = a.denominator * by.numerator
-    exact = not (abs(denominator) & (abs(denominator) - 1))
-    return ratio(c, a.numerator * by.denominator, denominator, a, exact=exact)
+    numerator, denominator = a.numerator * by.denominator, a.denominator * by.numerator
+    odd = abs(denominator) // (denominator & -denominator)
+    if odd == 1:
+        return ratio(c, numerator, denominator, a)
+    if c.scope.facts.prove_divides(odd, numerator):  # a multiple's quotient is exact wherever the multiple is
+        sign = 1 if denominator > 0 else -1
+        return Ratio(numerator // odd * sign, abs(denominator) // odd, True, a.limits)
+    return ratio(c, numerator, denominator, a, exact=False)
 
 
-def _same_sizes(c: Context, a: Ratio, b: Ratio) -> Element:
-    """A quotient of sizes that is a number wherever it has a value: `2*N / N`."""
+def _quotient(c: Context, a: Ratio, b: Ratio) -> Element:
+    """A quotient of sizes that is a whole expression wherever it has a value: `2*N / N`, `B*N / N`.
+
+    A model that divides a product of sizes by one of them means the other; where floats do not hold the product, what
+    it gets instead is off by one, or right by luck.
+    """
     if not (a.exact and b.exact):
         return None
-    common = common_factor(a.numerator, b.numerator)
-    over, under = a.numerator.divide_exactly(common), b.numerator.divide_exactly(common)
-    if over is None or under is None or not (over.is_const and under.is_const and under.value):
+    known = c.scope.facts.known
+    over, under = known(a.numerator * b.denominator), known(b.numerator * a.denominator)
+    common = common_factor(over, under)
+    top, bottom = over.divide_exactly(common), under.divide_exactly(common)
+    if top is None or bottom is None:
         return None
-    found = _in_float(c, np.divide, Fraction(over.value * b.denominator), Fraction(a.denominator * under.value))
-    return (
-        None
-        if not isinstance(found, Ratio)
-        else Ratio(found.numerator, found.denominator, True, (*a.limits, *b.limits))
-    )
+    limits = (*a.limits, *b.limits)
+    if top.is_const and bottom.is_const and bottom.value:
+        found = _in_float(c, np.divide, Fraction(top.value), Fraction(bottom.value))
+        return None if not isinstance(found, Ratio) else Ratio(found.numerator, found.denominator, True, limits)
+    whole = over.divide_exactly(under)
+    if whole is None or any(map(is_reserved, whole.symbols)):
+        return None
+    found = ratio(c, whole, 1, a, b)
+    return found and Ratio(whole, 1, True, tuple(limit._replace(meant=True) for limit in found.limits))
 
 
 def divided(c: Context, a: Dim, b: Dim) -> Dim | None:
@@ -265,7 +281,7 @@ def round_(c: Context, a: Any) -> Element:
         return a
     limits = a.limits
     if not a.exact:  # past half of what the type holds, rounding of the quotient itself may reach a half
-        limits = (*limits, (n, 2 ** MANTISSA.get(type(c.element(0)), 0) // 2))
+        limits = (*limits, Limit(n, 2 ** MANTISSA.get(type(c.element(0)), 0) // 2))
     half = (n * 2 + d) // (2 * d) if d % 2 else (n + (d // 2 - 1) + (n // d) % 2) // d
     return Ratio(half, 1, True, limits)
 
@@ -305,7 +321,7 @@ def _decided(answer: bool | None, otherwise: Truth) -> Element:
     return otherwise if answer is None else ONE if answer else ZERO
 
 
-def _sides(a: Any, b: Any) -> tuple[Dim, Dim, tuple[tuple[Dim, int], ...]] | None:
+def _sides(a: Any, b: Any) -> tuple[Dim, Dim, tuple[Limit, ...]] | None:
     """Two numbers as integers that compare alike within the limits."""
     if isinstance(a, Dim) and isinstance(b, Dim):
         return a, b, ()

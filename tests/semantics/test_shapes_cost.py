@@ -9,8 +9,12 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
-from sardonyx.dialects.dims import as_dim
+from sardonyx.dialects.dims import Dim, as_dim, dim_max
 from sardonyx.dialects.dims.expression import dim_sum
+from sardonyx.dialects.dims.interval import Ranges, interval
+from sardonyx.lowering.tensor.index_space import IndexSpace
+from sardonyx.semantics.conditions import broadcast_pair, difference_pair
+from sardonyx.semantics.facts import Facts
 
 from sardonyx import infer_shapes, simplifier
 from sardonyx.simplifier import simplify_model
@@ -41,6 +45,35 @@ def test_sums_of_many_sizes_are_what_sums_one_by_one_are() -> None:
     assert dim_sum(clamps) is one_by_one
     parts = [as_dim(f"(N + {i % 3})//3") for i in range(33)]
     assert dim_sum(parts) is as_dim(0) + sum(parts, as_dim(0))
+
+
+def nested(depth: int) -> Dim:
+    """An expression in which each of so many calls stands in the next one twice."""
+    N, M = as_dim("N"), as_dim("M")
+    at = N
+    for i in range(depth):
+        at = dim_max(at // (M + i + 2) + N, at % (N + i + 2) * M)
+    return at
+
+
+def test_shared_parts_of_an_expression_are_looked_at_once() -> None:
+    long = nested(12)
+    facts = Facts(assumptions=["M*N == 12*K", "max(N//(M + 2), N%(N + 2)) == K"])
+    space = IndexSpace({"i0": long})
+
+    def work() -> None:
+        interval(long, Ranges())
+        space.is_below(Dim.symbol("i0") // 2, long)
+        facts.known(long)
+        long.subs({"M": as_dim("L")})
+
+    assert seconds(work) < 3
+
+
+def test_conditions_on_long_expressions_are_read_without_search() -> None:
+    long = " + ".join(f"max(x{i} - (1), y{i} - (2))" for i in range(200))
+    texts = (f"1 <= max({long} - (1), 1 - ({long}))", f"min(max({long}, N) - min({long}, M), 0) == 0")
+    assert seconds(lambda: [pair(text) for text in texts for pair in (broadcast_pair, difference_pair)]) < 1
 
 
 def nested_loops(depth: int, grows: bool) -> onnx.ModelProto:
