@@ -16,7 +16,7 @@ from ...dialects.onnx.declared import declared_types
 from ...dialects.onnx.types import ELEMENT_NAMES, ELEMENT_TYPES, OptionalType, SequenceType, UnknownType, type_string
 from ...semantics.facts import Contradiction, Facts, simplified
 from ...semantics.shapes import Context, Names, Scope, ShapeError, elements_of
-from ...semantics.shapes.containers import ANY, container_dims, merged
+from ...semantics.shapes.containers import ANY, container_dims, length_of, merged
 from ...semantics.shapes.context import static_shape
 from ...semantics.shapes.elements import Elements, Truth, as_integers, filled
 from ...semantics.shapes.selection import chosen, is_total, truth_of
@@ -88,7 +88,7 @@ def if_(inference: Inference, c: Context) -> list[Attribute | None]:
         given = [values[at] for values in outputs]
         by = truth if isinstance(truth, Truth) and len(valid) == 2 else None
         types.append(_merged_results(c, at, [v.type for v in given], valid, by))
-        _merge_values(c, result, given, valid)
+        _merge_values(c, result, given, valid, by)
         ranks = {_rank(v.type) for v in given}
         if isinstance(truth, Truth) and known is None and len(ranks) > 1:
             c.decisions.append(truth)
@@ -183,17 +183,30 @@ def _loose(c: Context, type_: Attribute, regions: Sequence[Region]) -> Attribute
     return escaping(c, 0, type_, regions)
 
 
-def _merge_values(c: Context, result: SSAValue, given: Sequence[SSAValue], regions: Sequence[Region]) -> None:
-    """Keeps elements on which the branches agree."""
+def _merge_values(
+    c: Context, result: SSAValue, given: Sequence[SSAValue], regions: Sequence[Region], truth: Truth | None
+) -> None:
+    """Keeps elements on which the branches agree, or of which sizes tell which it is."""
     c.scope.values.pop(result, None)
     found = [elements_of(v, c.scope) for v in given]
     first = found[0]
     if first is None or any(e is None or e.shape != first.shape for e in found):
         return
-    rows = [None if e is None else list(e.reshape(-1)) for e in found]
-    same = [x if all(r is not None and r[i] is x for r in rows) else None for i, x in enumerate(rows[0] or [])]
-    if all(isinstance(x, Dim) and visible(x, c.scope.names, regions) for x in same):
-        c.scope.values[result] = filled(first.shape, same)
+    rows = zip(*(e.reshape(-1) for e in found if e is not None), strict=True)
+    merged = [_one_of(c, row, regions, truth) for row in rows]
+    if all(d is not None for d in merged):
+        c.scope.values[result] = filled(first.shape, [*merged])
+
+
+def _one_of(c: Context, row: Sequence[object], regions: Sequence[Region], truth: Truth | None) -> Dim | None:
+    """The element that is one of these, of two by the truth of the condition."""
+    dims = [d for d in row if isinstance(d, Dim) and visible(d, c.scope.names, regions)]
+    if len(dims) < len(row):
+        return None
+    first, *others = dims
+    if all(d is first for d in others):
+        return first
+    return _either(c, first, others[0], regions, truth) if len(others) == 1 else None
 
 
 # --- loops ------------------------------------------------------------------------------------------------------------
@@ -224,7 +237,9 @@ def loop(inference: Inference, c: Context) -> list[Attribute | None]:
         types.append(_stacked(c, at, row, trips, 0, op.body, inner.facts))
     for at, (arg, first, after) in enumerate(zip(states, initial, carried.given())):
         if (result := c.results[at]) is not None:
-            c.scope.values.pop(result, None)
+            c.scope.forget(result)
+            if (length := _length_at_end(c, arg, first, after, trips)) is not None:
+                c.scope.lengths[result] = length
             step = inference.loops[op].steps.get(arg)
             elements = _elements_at_end(c, first, after, step, trips, inner, op.body)
             if elements is not None and types[at] == first.type:
@@ -249,6 +264,23 @@ def _elements_at_end(
     before = elements_of(first, c.scope)
     same = before is not None and before.shape == last.shape and as_integers(before) == found
     return last if same else None
+
+
+def _length_at_end(c: Context, arg: SSAValue, first: SSAValue, after: SSAValue, trips: Dim | None) -> Dim | None:
+    """How many items a sequence has behind the loop, where each iteration puts in, or takes out, the same number."""
+    start = c.scope.lengths.get(first)
+    if start is None or not isinstance(arg.type, SequenceType):
+        return None
+    gain = 0
+    while after is not arg:
+        owner = after.owner
+        if not isinstance(owner, onnx.SequenceInsertOp | onnx.SequenceEraseOp | onnx.IdentityOp):
+            return None
+        gain += isinstance(owner, onnx.SequenceInsertOp) - isinstance(owner, onnx.SequenceEraseOp)
+        after = owner.operands[0]
+    if not gain:
+        return start
+    return None if trips is None else start + gain * trips
 
 
 def _sizes_after(c: Context, carried: _Carried, trips: Dim, iteration: Dim | None, facts: Facts) -> dict[str, Dim]:
@@ -329,7 +361,7 @@ def _fixpoint(inference: Inference, c: Context, carried: _Carried, iteration: Di
     for _ in range(_ROUNDS):
         inner = c.scope.inner()
         for arg in block.args:
-            inner.values.pop(arg, None)
+            inner.forget(arg)
         if iteration is not None:
             inner.values.update(_elements_in(carried, settled.steps, iteration, inner))
             inner.facts.assume(f"0 <= {iteration}")
@@ -581,6 +613,10 @@ def sequence_map(inference: Inference, c: Context) -> list[Attribute | None]:
         type_ = c.type_of(at)
         _set(arg, _element_in_body(arg, type_.element, c.scope.names) if isinstance(type_, SequenceType) else type_)
     run(inference, block, c.scope.inner())
+    for result in op.results:
+        c.scope.forget(result)
+        if (length := length_of(c)) is not None:
+            c.scope.lengths[result] = length
     return [SequenceType(_loose(c, value.type, [op.body])) for value in yields(block)]
 
 

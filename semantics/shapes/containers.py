@@ -73,14 +73,25 @@ def _element(c: Context, index: int) -> Attribute:
     return type_.element
 
 
-def keep_items(c: Context, items: Sequence[Item] | None) -> None:
-    """Remembers the items of the sequence that an operation gives, where all are known."""
+def keep_items(c: Context, items: Sequence[Item] | None, length: Dim | int | None = None) -> None:
+    """Remembers the items of the sequence that an operation gives, where all are known, or else how many they are."""
     result = c.results[0]
     assert result is not None
-    if items is None or len(items) > MAX_ITEMS:
-        c.scope.sequences.pop(result, None)
-    else:
+    c.scope.forget(result)
+    if items is not None and len(items) <= MAX_ITEMS:
         c.scope.sequences[result] = tuple(items)
+    length = len(items) if items is not None else length
+    if length is not None:
+        c.scope.lengths[result] = as_dim(length)
+
+
+def length_of(c: Context, index: int = 0, more: int = 0) -> Dim | None:
+    """How many items a sequence has, and `more`; None where that is not known."""
+    value = c.need(index)
+    while isinstance(value.owner, onnx.IdentityOp):
+        value = value.owner.operands[0]
+    found = c.scope.lengths.get(value)
+    return None if found is None else found + more
 
 
 def items_of(c: Context, index: int = 0) -> list[Item] | None:
@@ -132,7 +143,8 @@ def sequence_insert(c: Context) -> Types:
     element = _element(c, 0)
     items = items_of(c)
     at = None if items is None else position_of(c, 2, len(items), len(items))
-    keep_items(c, None if items is None or at is None else [*items[:at], item_of(c, 1), *items[at:]])
+    known = None if items is None or at is None else [*items[:at], item_of(c, 1), *items[at:]]
+    keep_items(c, known, length_of(c, more=1))
     if items == []:  # nothing was in it
         return [SequenceType(c.type_of(1))]
     return [SequenceType(merged(element, c.type_of(1)))]
@@ -141,7 +153,8 @@ def sequence_insert(c: Context) -> Types:
 def sequence_erase(c: Context) -> Types:
     items = items_of(c)
     at = None if items is None else position_of(c, 1, len(items), len(items) - 1)
-    keep_items(c, None if items is None or at is None else [*items[:at], *items[at + 1 :]])
+    known = None if items is None or at is None else [*items[:at], *items[at + 1 :]]
+    keep_items(c, known, length_of(c, more=-1))
     return [c.type_of(0)]
 
 
@@ -165,10 +178,11 @@ def split_to_sequence(c: Context) -> Types:
         _require_parts(c, size, lengths)
     if not c.has(1) and not c.attr("keepdims"):
         part = c.like(0, [*x[:axis], *x[axis + 1 :]])
-        keep_items(c, [Item(part)] * size.value if size.is_const and size.value <= MAX_ITEMS else None)
+        keep_items(c, [Item(part)] * size.value if size.is_const and size.value <= MAX_ITEMS else None, size)
         return [SequenceType(part)]
     sizes = _split_sizes(c, size)
-    keep_items(c, None if sizes is None else [Item(c.like(0, [*x[:axis], s, *x[axis + 1 :]])) for s in sizes])
+    items = None if sizes is None else [Item(c.like(0, [*x[:axis], s, *x[axis + 1 :]])) for s in sizes]
+    keep_items(c, items, _count_parts(c, size))
     same = sizes is not None and len(set(sizes)) == 1
     x[axis] = sizes[0] if same and sizes is not None else _part_size(c, size) or ANY
     return [SequenceType(c.like(0, x))]
@@ -180,6 +194,16 @@ def _require_parts(c: Context, size: Dim, lengths: Sequence[Dim]) -> None:
         c.at_most(0 if c.rank(1) else 1, length, "the length of a part of SplitToSequence")
     if c.rank(1):
         c.equal(size, sum(lengths, as_dim(0)), "the lengths of the parts of SplitToSequence add up")
+
+
+def _count_parts(c: Context, size: Dim) -> Dim | None:
+    """How many parts there are."""
+    if not c.has(1):
+        return size
+    if c.rank(1):
+        return c.dims(1)[0]
+    part = c.known_int(1)
+    return None if part is None or part < 1 else (size + (part - 1)) // part
 
 
 def _part_size(c: Context, size: Dim) -> Dim | None:
@@ -239,14 +263,14 @@ def concat_from_sequence(c: Context) -> Types:
     whole = _split_of(c)
     if whole is not None and not new:
         return [whole.type]
-    dims = container_dims(element)
-    rank = len(dims) + new
-    axis = c.axis(c.attr("axis"), rank)
-    out: list[Dim] = []
-    rest = iter(dims)
-    for a in range(rank):
-        d = ANY if new and a == axis else next(rest)
-        out.append(c.fresh(0, a) if a == axis or d is ANY else d)
+    out = list(container_dims(element))
+    axis = c.axis(c.attr("axis"), len(out) + new)
+    length = length_of(c)
+    if new:
+        out.insert(axis, ANY if length is None else length)
+    else:
+        out[axis] = ANY if length is None or out[axis] is ANY else length * out[axis]
+    out = [c.fresh(0, a) if d is ANY else d for a, d in enumerate(out)]
     return [dims_dialect.tensor_type(element.element_type, out)]
 
 

@@ -133,10 +133,19 @@ class Scope:
     operators: Operators = field(default_factory=dict[tuple[str, str], CustomOperator])
     values: dict[SSAValue, Elements] = field(default_factory=dict[SSAValue, Elements])
     sequences: dict[SSAValue, tuple[Item, ...]] = field(default_factory=dict[SSAValue, "tuple[Item, ...]"])
+    lengths: dict[SSAValue, Dim] = field(default_factory=dict[SSAValue, Dim])
+    """Of sequences, whether or not their items are known one by one."""
 
     def inner(self) -> Scope:
         """The scope of a region: what becomes known inside does not hold outside."""
-        return Scope(self.names, self.facts.copy(), self.weights, self.operators, self.values, self.sequences)
+        tables = self.values, self.sequences, self.lengths
+        return Scope(self.names, self.facts.copy(), self.weights, self.operators, *tables)
+
+    def forget(self, value: SSAValue) -> None:
+        """Drops what is known of a value besides its type."""
+        self.values.pop(value, None)
+        self.sequences.pop(value, None)
+        self.lengths.pop(value, None)
 
 
 class Context:

@@ -8,11 +8,9 @@ import numpy as np
 from xdsl.ir import Operation
 
 from ...dialects import onnx
-from ...dialects.dims import dims_of
 from ...dialects.dims.expression import ONE, ZERO, Dim, as_dim
 from ...dialects.onnx.types import OptionalType
-from ..known import known_dims
-from .containers import known_item
+from .containers import known_item, length_of
 from .context import Context, static_shape
 from .creation import shape_bounds
 from .elements import Element, Elements, Ratio, elements_of_array, filled, is_integer, row_major
@@ -199,23 +197,8 @@ def size(c: Context) -> Known:
 
 
 def sequence_length(c: Context) -> Known:
-    items, owner = c.scope.sequences.get(c.need(0)), c.need(0).owner
-    if items is not None:
-        return [filled((), [as_dim(len(items))])]
-    parts = _parts(c, owner) if isinstance(owner, onnx.SplitToSequenceOp) else None
-    return None if parts is None else [filled((), [parts])]
-
-
-def _parts(c: Context, split: onnx.SplitToSequenceOp) -> Dim | None:
-    """How many parts a tensor is split into."""
-    x, sizes = dims_of(split.input), split.operand_at(1)
-    axis = x[c.axis(onnx.attr(split, "axis"), len(x))]
-    if sizes is None:
-        return axis
-    if len(dims_of(sizes)) == 1:
-        return dims_of(sizes)[0]
-    part = known_dims(sizes)
-    return None if part is None or not part[0].is_const or part[0].value < 1 else (axis + (part[0] - 1)) // part[0]
+    length = length_of(c)
+    return None if length is None else [filled((), [length])]
 
 
 def sequence_item(c: Context) -> Known:

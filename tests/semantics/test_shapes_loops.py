@@ -83,3 +83,51 @@ def test_what_no_iteration_computes_is_not_counted_on() -> None:
     assert not {d.dim_param for d in out.type.tensor_type.shape.dim} & {"N", "D"}
     program = sx.compile(made)
     assert [np.shape(program.run(None, {"x": np.ones((n, 2), np.float32)})[0]) for n in (0, 3)] == [(9, 9), (3, 2)]
+
+
+def gathering(*more: onnx.NodeProto, steps: int = 1) -> list[onnx.NodeProto]:
+    """A Loop over the rows of x that puts each into a sequence, and gives `l`, its length before."""
+    sequence = helper.make_tensor_sequence_value_info
+    inserted = [node("SequenceInsert", [f"q{i}", "s"], [f"q{i + 1}"]) for i in range(steps)]
+    body = helper.make_graph(
+        [node("Identity", ["go"], ["again"]), node("Gather", ["x", "i"], ["s"], axis=0),
+         node("SequenceLength", ["q0"], ["l"]), *inserted],
+        "b",
+        [value("i", INT64, []), value("go", BOOL, []), sequence("q0", FLOAT, None)],
+        [value("again", BOOL, []), sequence(f"q{steps}", FLOAT, None), value("l", INT64, [])],
+    )  # fmt: skip
+    return [
+        node("Shape", ["x"], ["shape"]),
+        node("Gather", ["shape", "axis"], ["n"]),
+        node("SequenceEmpty", [], ["empty"]),
+        node("Loop", ["n", "", "empty"], ["r", "before"], body=body),
+        *more,
+    ]
+
+
+SEQUENCES = {
+    "stacked": (gathering(node("ConcatFromSequence", ["r"], ["y"], axis=0, new_axis=1)), ["N", "D"]),
+    "joined": (gathering(node("ConcatFromSequence", ["r"], ["y"], axis=0)), ["D*N"]),
+    "two each": (gathering(node("ConcatFromSequence", ["r"], ["y"], axis=-1, new_axis=1), steps=2), ["D", "2*N"]),
+    "less one": (
+        gathering(node("SequenceErase", ["r"], ["q"]), node("SequenceInsert", ["q", "x0"], ["p"]),
+                  node("SequenceLength", ["p"], ["k"]), node("Reshape", ["k", "one"], ["ku"]),
+                  node("ConstantOfShape", ["ku"], ["y"])),
+        ["N"],
+    ),
+}  # fmt: skip
+SEQUENCES["less one"][0].insert(0, node("Gather", ["x", "axis"], ["x0"]))
+
+
+@pytest.mark.parametrize("name", SEQUENCES)
+def test_lengths_of_sequences_behind_loops(name: str) -> None:
+    nodes, sizes = SEQUENCES[name]
+    made = model([*nodes, node("Cast", ["before"], ["z"], to=FLOAT)])
+    made.graph.output.add().CopyFrom(value("z", FLOAT, None))
+    out, _ = sx.infer_shapes(made).graph.output
+    assert [d.dim_param or str(d.dim_value) for d in out.type.tensor_type.shape.dim] == sizes
+    program = sx.compile(made)
+    for rows, columns in ((5, 2), (1, 3)):
+        got, before = program.run(None, {"x": np.ones((rows, columns), np.float32)})
+        assert list(np.shape(got)) == [eval(size, {}, {"N": rows, "D": columns}) for size in sizes]
+        assert list(np.ravel(before)) == [i * (2 if name == "two each" else 1) for i in range(rows)]
