@@ -341,6 +341,10 @@ def slice_(c: Context) -> Types:
 
 LONGEST_STEP = 1 << 40
 
+BEYOND_ALL = 1 << 62
+"""No axis is that long: a position from there on is its end, also where a product of sizes could be more, and one that
+is as far before the end is before the front."""
+
 
 def slice_length(c: Context, size: Dim, start: Dim, end: Dim, step: Dim) -> Dim | None:
     """How many elements `[start:end:step]` takes of an axis; None for a step whose sign is not known."""
@@ -367,6 +371,8 @@ def slice_length(c: Context, size: Dim, start: Dim, end: Dim, step: Dim) -> Dim 
 def _from_the_front(c: Context, position: Dim, size: Dim, first: int) -> Dim:
     """A position as ONNX reads it: counted from the end where negative.  All that is at most `first` is alike."""
     facts = c.scope.facts
+    if position.is_const and abs(position.value) >= BEYOND_ALL:
+        return size if position.value > 0 else as_dim(first)
     if facts.prove_le(0, position):
         return position
     for times in (1, 2):  # counted from the end, it would still be before the front: n - 1 where n is 0
