@@ -95,7 +95,7 @@ class Attention:
 
     @property
     def may_skip(self) -> bool:
-        """Whether there are several blocks, and a mask that may leave some of them out."""
+        """Whether there is a mask that may leave keys out: whole blocks, or of one block its end for some rows."""
         o = self.o
         if (
             self.in_steps
@@ -105,7 +105,9 @@ class Attention:
             or self.e.target.plain
         ):
             return False
-        return not self.keys.is_const or self.keys.value > KEY_BLOCK
+        if not self.keys.is_const or self.keys.value > KEY_BLOCK:
+            return True
+        return self.keys.value >= 2 * self.panel and o.dims(MASK)[-2:-1] != (as_dim(1),)
 
     def rounded(self, value: SSAValue) -> SSAValue:
         """What a step of the function body gives."""

@@ -15,6 +15,7 @@ from .matmul_problem import batch_strides
 from .register_tile import Products
 
 if TYPE_CHECKING:
+    from .attention import Attention
     from .attention_tile import QueryTile
 
 
@@ -97,12 +98,23 @@ class ScoreFormula:
                 scores = e.select(inside, scores, lowest)
         if self.o.kind(MASK).kind == "b":
             return e.select(value, scores, lowest)
-        return a.rounded(e.add(scores, a.rounded(self.as_sum(value))))
+        return a.rounded(e.add(scores, a.rounded(as_sum(a, value))))
 
-    def as_sum(self, value: SSAValue) -> SSAValue:
-        """A mask to be added, in the type of the sums."""
-        e, kind = self.e, self.o.kind(MASK)
-        if kind.is_float:
-            narrow = kind.bits > Products(self.a.sums).bytes * 8
-            return e.convert("truncf" if narrow else "extf", value, self.a.sums)
-        return e.convert("sitofp" if kind.kind == "i" else "uitofp", value, self.a.sums)
+
+def as_sum(a: Attention, value: SSAValue) -> SSAValue:
+    """A mask to be added, in the type of the sums."""
+    e, kind = a.e, a.o.kind(MASK)
+    if kind.is_float:
+        narrow = kind.bits > Products(a.sums).bytes * 8
+        return e.convert("truncf" if narrow else "extf", value, a.sums)
+    return e.convert("sitofp" if kind.kind == "i" else "uitofp", value, a.sums)
+
+
+def added_by_mask(a: Attention, at: Ix, there: SSAValue) -> SSAValue:
+    """What elements of the mask, from `at` on, add to scores."""
+    e = a.e
+    value = e.load_vector(a.o.buffer(MASK), at, a.lanes, there)
+    if a.o.kind(MASK).kind == "b":
+        zero = e.constant(0, a.sums, a.lanes)
+        return e.select(value, zero, like(e, -inf, zero))
+    return as_sum(a, value)

@@ -13,8 +13,7 @@ from xdsl.ir import Attribute, SSAValue
 from ...dialects.dims import Dim
 from ..loop_builder import INDEX
 from .activations import like
-from .attention_plan import KEY_BLOCK, LENGTHS, MASK, SCORES, AttentionPlan, Heads, Y
-from .attention_scores import ScoreFormula
+from .attention_plan import KEY_BLOCK, LENGTHS, SCORES, AttentionPlan, Heads, Y
 from .attention_softmax import BlockSoftmax, inverse
 from .attention_steps import scale_in_steps
 from .emit import Ix
@@ -87,12 +86,14 @@ class QueryTile:
         if a.limited and not a.o.has_result(SCORES) and not a.in_steps:
             # what no row may attend to adds nothing
             begin, end = self.first_key // KEY_BLOCK * KEY_BLOCK, self.last_key.min(keys)
+        bounds = a.bounds if self.height <= a.lanes else None
+        norm = None if bounds is None else bounds.rows_norm(self)
         if a.one_block:
+            if bounds is not None and norm is not None:
+                end = bounds.counting(self, norm, begin, end)
             self.block(e.ix(0), end)
             self.deliver_scores()
             return
-        bounds = a.bounds if self.height <= a.lanes else None
-        norm = None if bounds is None else bounds.rows_norm(self)
         block = e.dim(a.block)
         with e.loop(begin, end, block) as blocks:
             first = blocks.index
@@ -100,7 +101,8 @@ class QueryTile:
             if bounds is None or norm is None:
                 self.block(first, count)
             else:
-                with e.when(bounds.counts(self, norm, first, count)):
+                count = bounds.counting(self, norm, first, count)
+                with e.when(count.compare("sgt", 0)):
                     self.block(first, count)
         self.deliver()
         self.deliver_scores()
@@ -134,16 +136,6 @@ class QueryTile:
                 body(1, whole)
         elif left.known > 0:
             body(1, whole)
-
-    def mask_values(self, row: Ix, key: Ix, there: SSAValue) -> SSAValue:
-        """What the mask adds to a row's scores at some keys, for a mask of all keys."""
-        formula = ScoreFormula(self, row)
-        assert formula.mask_at is not None
-        value = self.e.load_vector(self.o.buffer(MASK), formula.mask_at + key, self.a.lanes, there)
-        if self.o.kind(MASK).kind == "b":
-            zero = self.e.constant(0, self.a.sums, self.a.lanes)
-            return self.e.select(value, zero, like(self.e, -inf, zero))
-        return formula.as_sum(value)
 
     def start(self) -> None:
         """Packs the rows, scaled, and sets sums to 0 and maxima to minus infinity."""

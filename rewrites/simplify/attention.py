@@ -412,7 +412,8 @@ class ShareHeads(Rule):
         keys, values = (repeated(o) for o in op.operands[1:3])
         if keys is None or values is None or dims_of(keys)[1] is not dims_of(values)[1]:
             return
-        operands = [op.operands[0], keys, values, attention.operand_at(3)]
+        shared_heads = (once(apart, rewriter) for apart in (keys, values))
+        operands = [op.operands[0], *shared_heads, attention.operand_at(3)]
         shared = onnx.AttentionOp.make(operands, attributes_of(attention), [op.results[0].type])
         if onnx.EMPTY_ROWS in op.attributes:
             shared.attributes[onnx.EMPTY_ROWS] = op.attributes[onnx.EMPTY_ROWS]
@@ -420,16 +421,23 @@ class ShareHeads(Rule):
 
 
 def repeated(value: SSAValue) -> SSAValue | None:
-    """x [batch, heads, rows, size] of [batch, heads * n, rows, size] in which each head stands n times in a row."""
+    """x [batch, heads, 1, rows, size] of [batch, heads * n, rows, size] in which each head stands n times in a row."""
     joined = producer(value, *VIEW_OPS)
     spread = producer(joined.operands[0], onnx.ExpandOp) if joined is not None and is_view(joined) else None
-    apart = producer(spread.operands[0], *VIEW_OPS) if spread is not None else None
-    if joined is None or spread is None or apart is None or not is_view(apart):
+    if spread is None:
         return None
-    source = apart.operands[0]
-    x, one, many, y = dims_of(source), dims_of(apart.results[0]), dims_of(spread.results[0]), dims_of(value)
-    if len(x) != 4 or len(many) != 5 or len(y) != 4 or (*one[:2], *one[3:]) != tuple(x):
+    apart = spread.operands[0]
+    x, many, y = dims_of(apart), dims_of(spread.results[0]), dims_of(value)
+    if len(x) != 5 or len(many) != 5 or x[2] is not as_dim(1) or (*many[:2], *many[3:]) != (*x[:2], *x[3:]):
         return None
-    if (*many[:2], *many[3:]) != tuple(x) or not (one[2].is_const and one[2].value == 1):
-        return None
-    return source if tuple(y) == (x[0], x[1] * many[2], x[2], x[3]) else None
+    return apart if tuple(y) == (x[0], x[1] * many[2], x[3], x[4]) else None
+
+
+def once(apart: SSAValue, rewriter: PatternRewriter) -> SSAValue:
+    """[batch, heads, 1, rows, size] as [batch, heads, rows, size]."""
+    batch, heads, _, *row = dims_of(apart)
+    view = producer(apart, *VIEW_OPS)
+    if view is not None and is_view(view) and tuple(dims_of(view.operands[0])) == (batch, heads, *row):
+        return view.operands[0]
+    type_ = like(apart, [batch, heads, *row])
+    return rewriter.insert(onnx.SqueezeOp.make([apart, axes_constant([2], rewriter)], {}, [type_])).results[0]

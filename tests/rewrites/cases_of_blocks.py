@@ -174,7 +174,16 @@ BLOCKS: Cases = {
                 "vr = Reshape(ve, g) y = Attention(q, kr, vr) }",
                 "Attention",
                 {"B": (1, 4), "T": (1, 6)},
-            )
+            ),
+            Fires(
+                "(float[B, 4, S, 4] q, float[B, T, 2, 4] k, float[B, 2, T, 3] v) => (y)"
+                "<int64[1] h = {1}, int64[1] g = {2}, int64[5] r = {1, 1, 2, 1, 1}, int64[4] f = {0, 4, -1, 4},"
+                "int64[4] e = {0, 4, -1, 3}>"
+                "{ ku = Unsqueeze(k, h) kt = Transpose<perm=[0, 3, 1, 2, 4]>(ku) ke = Expand(kt, r) kr = Reshape(ke, f)"
+                "vu = Unsqueeze(v, g) ve = Expand(vu, r) vr = Reshape(ve, e) y = Attention(q, kr, vr) }",
+                "Unsqueeze Transpose Squeeze Attention",
+                {"B": (1, 4), "T": (1, 6)},
+            ),
         ],
         [
             # each head stands beside the other one, not beside itself
