@@ -92,7 +92,7 @@ class TemplateContext:
         return place.base
 
     def place(self, tensor: SSAValue) -> Buffer:
-        """Where an input lies that may have any strides on all axes but the last, see `loops/moved.py`."""
+        """Where an input or result lies that may have any strides on all axes but the last, see `loops/moved.py`."""
         place = self.storage.get(tensor)
         if isinstance(place, Buffer):
             return place

@@ -409,6 +409,8 @@ class Grouping:
                 return Reason.TEMPLATE_INPUT, None
             if self.is_part_of_many(p):
                 return Reason.PARTS, None
+            if self.is_written_so(p):
+                return Reason.WRITTEN, None
             return (Reason.PROLOGUE if self.used_only_in(p, c) else Reason.USERS), None
         if p.rows is not None or p.closed:
             return Reason.POINTWISE_ONLY, None
@@ -424,6 +426,19 @@ class Grouping:
         return any(
             len({u.operation for u in v.uses if kind_of(u.operation) is Kind.MOVEMENT}) > MAX_PARTS for v in sources
         )
+
+    def is_written_so(self, p: Group) -> bool:
+        """Whether a group only moves whole rows of an attention's result, which writes them with any strides."""
+        moving = [op for op in p.ops if not self.moves_nothing(op)]
+        if len(moving) != 1 or not isinstance(moving[0], onnx.TransposeOp) or is_turned(moving[0]):
+            return False
+        [source] = moving[0].operands
+        made = source.owner
+        if not isinstance(made, onnx.AttentionOp) or source is not made.results[0] or made not in self.group_of:
+            return False
+        first = self.group_of[made]
+        alone = source.uses.get_length() == 1 and len(first.ops) + len(p.ops) <= MAX_OPS
+        return alone and not any(map(bound_symbols, first.ops))
 
     def prologue(self, group: Group) -> list[Operation]:
         """The ops of a template's group that its operands are made by, in block order."""

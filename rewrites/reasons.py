@@ -20,6 +20,7 @@ class Reason(StrEnum):
     ROWS = "both run row by row over the same rows"
     SHAPE = "the iteration spaces are not known to be equal"
     TEMPLATE_INPUT = "the template reads its operand from memory"
+    WRITTEN = "the template in front writes its result in the consumer's order"
     WIDENED = "the convolution behind the consumer makes the wider elements where it copies them"
     PARTS = "other kernels read other parts of the same value, and one pass makes all of them"
     TURNED = "a transposed part is made by tiles, and not element by element where it is joined"

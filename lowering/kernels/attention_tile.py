@@ -75,8 +75,8 @@ class QueryTile:
         self.sample, self.head, self.row, self.count = sample, head, row, count
         self.height = plan.rows
         self.kv_head = head // (a.e.dim(a.q_heads) // a.e.dim(a.kv_heads))
-        size = a.e.dim(a.value_size)
-        self.out = Heads.whole(a.o.result_buffer(Y), a.e.dim(a.q_heads), a.e.dim(a.queries), size, a.joined)
+        e, size = a.e, a.e.dim(a.value_size)
+        self.out = Heads.placed(e, a.context.place(a.o.result(Y)), e.dim(a.q_heads), e.dim(a.queries), size)
 
     def build(self) -> None:
         a, e = self.a, self.e

@@ -42,7 +42,7 @@ from ..loop_builder import INDEX, LoopBuilder, ScratchSpace, flat
 from ..policy import LoopsChoices
 from ..template import TemplateContext, Unmade, whole
 from .generics import Generic, LoweringError, dense_attribute, joint_origin, read_generics, shapes_of, splat_value
-from .moved import moved_operands
+from .moved import moved_operands, ordered_results
 from .nest_emitter import NestEmitter
 from .nests import Nest, plan
 from .unmade import COPYING, Computed, read_by, unmade_operands
@@ -81,6 +81,8 @@ class _KernelLowering:
         steps = plan(items, self.shapes, self.target.l2 // 4)
         self.unmade = unmade_operands(steps, self.storage, self.shapes)
         self.moved, idle = moved_operands(steps, self.storage, self.shapes)
+        self.ordered, behind = ordered_results(steps, self.storage, self.shapes)
+        idle += behind
         waiting = set(map(id, [*self.unmade.values(), *idle]))
         self._place_constants(steps)
         self._place_shared([step for step in steps if id(step) not in map(id, idle)])
@@ -149,7 +151,7 @@ class _KernelLowering:
         unmade = {r for nest in self.unmade.values() for r in _results(nest)}
         for number, step in enumerate(steps):
             for value in _results(step):
-                if value in unmade:
+                if value in unmade or value in self.ordered:
                     continue
                 elsewhere = any(value in r for i, r in enumerate(reads) if i != number)
                 if value in self.storage or not (elsewhere or isinstance(step, kernel.TemplateOp)):
@@ -177,6 +179,10 @@ class _KernelLowering:
             source = self.storage[moved.source]
             assert isinstance(source, Buffer), "an argument"
             self.storage[operand] = moved.place(self.builder, source)
+        for result, ordered in self.ordered.items():
+            target = self.storage[ordered.target]
+            assert isinstance(target, Buffer), "a result"
+            self.storage[result] = ordered.place(target)
 
     # Steps
 

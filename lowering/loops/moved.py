@@ -1,4 +1,7 @@
-"""Operands that are only moved before a template reads them: one that takes any strides reads them where they lie."""
+"""Operands and results that are only moved before or behind a template.
+
+One that takes any strides reads them where they lie, and writes them where they are to be.
+"""
 
 from __future__ import annotations
 
@@ -22,6 +25,9 @@ from .unmade import read_by, without_ones
 
 IN_PLACE: Mapping[str, range] = {"attention": range(3)}
 """The operands that a template reads with any strides on all axes but the last."""
+
+WRITTEN: Mapping[str, int] = {"attention": 0}
+"""The result that a template writes with any strides on all axes but the last."""
 
 Step: TypeAlias = Nest | kernel.TemplateOp
 
@@ -92,6 +98,62 @@ def moved_operands(
             found |= made
             idle.append(step)
     return found, idle
+
+
+@dataclass(frozen=True)
+class Ordered:
+    """A template's result that lies in `target`, whose axes are its own in another order; None: an axis of size 1."""
+
+    target: SSAValue
+    axes: Sequence[int | None]
+
+    def place(self, target: Buffer) -> Buffer:
+        strides = tuple(0 if axis is None else target.strides[axis] for axis in self.axes)
+        return Buffer(target.base, strides, target.offset, target.depth)
+
+
+def ordered_results(
+    steps: Sequence[Step], kept: Mapping[SSAValue, object], shapes: Shapes
+) -> tuple[dict[SSAValue, Ordered], list[Nest]]:
+    """Results that templates write where nests would move them, and these nests, which need not run."""
+    found: dict[SSAValue, Ordered] = {}
+    idle: list[Nest] = []
+    for step in steps:
+        if not isinstance(step, kernel.TemplateOp) or step.template.data not in WRITTEN:
+            continue
+        result = step.results_[WRITTEN[step.template.data]]
+        readers = [other for other in steps if any(shapes.root(t) is result for t in read_by(other))]
+        if result in kept or len(readers) != 1 or not isinstance(readers[0], Nest):
+            continue
+        ordered = ordered_by(readers[0], result, kept, shapes)
+        if ordered is not None:
+            found[result] = ordered
+            idle.append(readers[0])
+    return found, idle
+
+
+def ordered_by(nest: Nest, result: SSAValue, kept: Mapping[SSAValue, object], shapes: Shapes) -> Ordered | None:
+    """How a nest that does nothing else puts the elements of a result into one that is kept, whole rows together."""
+    if len(nest.generics) != 1:
+        return None
+    [generic] = nest.generics
+    if not generic.is_map or len(generic.outputs) != 1 or generic.ops or len(generic.arguments) != 1:
+        return None
+    [(argument, read)], [write], [value] = generic.arguments, generic.outputs, generic.wanted
+    if argument is not value or not isinstance(kept.get(generic.results[0]), Buffer):
+        return None
+    if without_ones(shapes[read.tensor]) != without_ones(shapes[result]):
+        return None
+    loops = [loop for loop, d in zip(read.axes, shapes[read.tensor], strict=True) if d is not ONE]
+    places = [loop for loop, d in zip(write.axes, shapes[generic.results[0]], strict=True) if d is not ONE]
+    # every element goes to one place, and none is left out
+    if None in loops or len(set(loops)) < len(loops) or sorted(map(str, loops)) != sorted(map(str, places)):
+        return None
+    if loops and (loops[-1] != places[-1] or shapes[result][-1] is ONE):
+        return None
+    large = iter(loops)
+    of_loop = {loop: axis for axis, loop in enumerate(write.axes) if loop in loops}
+    return Ordered(generic.results[0], [None if d is ONE else of_loop[next(large)] for d in shapes[result]])
 
 
 def operands_in_place(root: SSAValue, readers: Sequence[Step], shapes: Shapes) -> list[SSAValue] | None:

@@ -1,4 +1,4 @@
-"""Operands that are only moved before an attention are read where they lie: no loops, and the bits of the copies."""
+"""What is only moved before or behind an attention is read and written where it lies: no loops, the bits of copies."""
 
 from __future__ import annotations
 
@@ -103,3 +103,51 @@ def test_keys_and_values_behind_those_of_before() -> None:
     found, expected = (sx.compile(proto, cache=False, fuse=fuse)(**given) for fuse in (True, False))
     for name in ("y", "nk", "nv"):
         np.testing.assert_array_equal(found[name], expected[name])
+
+
+BEHIND = {
+    "heads of a row joined, for a product": (
+        "t = Transpose <perm = [0, 2, 1, 3]> (a) r = Reshape (t, joined) y = MatMul (r, w)",
+        "float[P,Q,R] y",
+    ),
+    "a result of the model": ("y = Transpose <perm = [2, 0, 1, 3]> (a)", "float[P,Q,R,T] y"),
+}
+MOVED_BY_LOOPS = {
+    "read by others too": (
+        "y = Transpose <perm = [0, 2, 1, 3]> (a) z = Neg (a)", "float[P,Q,R,T] y, float[K,L,M,N] z"
+    ),
+    "turned": ("y = Transpose <perm = [0, 2, 3, 1]> (a)", "float[P,Q,R,T] y"),
+    "computed": ("t = Neg (a) y = Transpose <perm = [0, 2, 1, 3]> (t)", "float[P,Q,R,T] y"),
+}  # fmt: skip
+SHAPES = ("2,2,21", "B,2,S", "1,2,300")
+
+
+def followed(body: str, results: str, sizes: str) -> onnx.ModelProto:
+    return onnx.parser.parse_model(f"""<ir_version: 11, opset_import: ["" : 23]>
+        g (float[{sizes},8] q, float[{sizes},8] k, float[{sizes},8] v, float[16,5] w) => ({results})
+        <{SIZES}> {{ a = Attention (q, k, v) {body} }}""")
+
+
+@pytest.mark.parametrize(
+    ("body", "results"), [*BEHIND.values(), *MOVED_BY_LOOPS.values()], ids=[*BEHIND, *MOVED_BY_LOOPS]
+)
+@pytest.mark.parametrize("sizes", SHAPES)
+def test_results_have_the_bits_of_copies(body: str, results: str, sizes: str) -> None:
+    proto = followed(body, results, sizes)
+    given = feeds(proto)
+    expected = sx.compile(proto, cache=False, fuse=False)(**given)
+    for threads in (1, 2):
+        found = sx.compile(proto, cache=False, threads=threads)(**given)
+        for name in expected:
+            np.testing.assert_array_equal(found[name], expected[name])
+
+
+@pytest.mark.parametrize(("body", "results"), BEHIND.values(), ids=BEHIND)
+@pytest.mark.parametrize("sizes", SHAPES)
+def test_results_are_written_in_order(body: str, results: str, sizes: str) -> None:
+    assert loops(followed(body, results, sizes)) == 0
+
+
+@pytest.mark.parametrize(("body", "results"), MOVED_BY_LOOPS.values(), ids=MOVED_BY_LOOPS)
+def test_results_that_are_not_only_moved_are_made(body: str, results: str) -> None:
+    assert loops(followed(body, results, "2,2,21")) >= 1
