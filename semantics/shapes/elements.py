@@ -40,13 +40,15 @@ class Ratio:
     """A float that is the rounding of `numerator / denominator`, denominator > 0; exactly that where `exact`.
 
     An inexact one comes from one division of integers that the type holds exactly, so its floor and ceiling are those
-    of the quotient; more is not known of it.  `limits` says on what all that rests.
+    of the quotient; more is not known of it.  `limits` says on what all that rests.  It is `shifted` where a number has
+    been added to such a quotient.
     """
 
     numerator: Dim
     denominator: int = 1
     exact: bool = True
     limits: tuple[Limit, ...] = ()
+    shifted: bool = False
 
     @property
     def constant(self) -> Fraction | None:

@@ -7,6 +7,7 @@ limits, and becomes a guard where an integer is made of them again.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from fractions import Fraction
 from functools import reduce
 from math import gcd, prod
@@ -109,15 +110,32 @@ def add(c: Context, a: Any, b: Any) -> Element:
     if isinstance(a, Dim):
         return a + b
     if not (a.exact and b.exact):
-        return None
+        return _shifted(c, a, b) or _shifted(c, b, a)
     common = max(a.denominator, b.denominator)
     return ratio(c, a.numerator * (common // a.denominator) + b.numerator * (common // b.denominator), common, a, b)
+
+
+def _shifted(c: Context, quotient: Ratio, number: Ratio) -> Ratio | None:
+    """A rounded quotient that is not negative, plus a number above 0: its floor and ceiling are those of the exact sum.
+
+    The two roundings are off by less than 2/2^m of the sum, m the bits of the mantissa, and a sum that is no integer is
+    at least 1/denominator from the next: that is more while the numerator is at most 2^m / 2.  Where the sum is an
+    integer, the quotient is a multiple of the number's last bit, and nothing is rounded.
+    """
+    by = number.constant
+    if quotient.exact or quotient.shifted or not number.exact or by is None or by <= 0 or _large(number):
+        return None
+    if not c.scope.facts.prove_le(0, quotient.numerator):
+        return None
+    total = quotient.numerator * by.denominator + by.numerator * quotient.denominator
+    limit = Limit(total, 2 ** MANTISSA.get(type(c.element(0)), 0) // 2)
+    return Ratio(total, quotient.denominator * by.denominator, False, (*quotient.limits, limit), True)
 
 
 def subtract(c: Context, a: Any, b: Any) -> Element:
     if isinstance(a, Dim):
         return a - b
-    return add(c, a, Ratio(-b.numerator, b.denominator, b.exact, b.limits))
+    return add(c, a, negate(c, b))
 
 
 def multiply(c: Context, a: Any, b: Any) -> Element:
@@ -247,13 +265,13 @@ def extremum(a: Any, b: Any, function: Callable[[Dim, Dim], Dim]) -> Element:
 
 
 def negate(c: Context, a: Any) -> Element:
-    return -a if isinstance(a, Dim) else Ratio(-a.numerator, a.denominator, a.exact, a.limits)
+    return -a if isinstance(a, Dim) else replace(a, numerator=-a.numerator)
 
 
 def absolute(c: Context, a: Any) -> Element:
     if isinstance(a, Dim):
         return dim_max(a, -a)
-    return Ratio(dim_max(a.numerator, -a.numerator), a.denominator, a.exact, a.limits)
+    return replace(a, numerator=dim_max(a.numerator, -a.numerator))
 
 
 def sign(c: Context, a: Any) -> Element:
@@ -279,6 +297,8 @@ def round_(c: Context, a: Any) -> Element:
     n, d = a.numerator, a.denominator
     if d == 1:
         return a
+    if a.shifted:
+        return None
     limits = a.limits
     if not a.exact:  # past half of what the type holds, rounding of the quotient itself may reach a half
         limits = (*limits, Limit(n, 2 ** MANTISSA.get(type(c.element(0)), 0) // 2))

@@ -74,3 +74,41 @@ def test_what_floats_hold_exactly_is_an_expression(step: str, rounding: str, con
     inferred = sx.infer_shapes(model(step, rounding, constant, "float"))
     [told] = [o.type.tensor_type.shape.dim[0] for o in inferred.graph.output if o.name == "o"]
     assert told.dim_param == expected
+
+
+@pytest.mark.parametrize(
+    ("divisor", "added", "rounding", "expected"),
+    [
+        (3.0, 0.5, "Floor", "(N + 1)//3"),
+        (3.0, 0.5, "Identity", "(N + 1)//3"),
+        (7.0, 0.25, "Ceil", "(N + 1)//7 + 1"),
+        (12.0, 1.0, "Floor", "N//12 + 1"),
+        (48.0, 0.75, "Floor", "(N + 36)//48"),
+        (3.0, 0.5, "Round", None),
+        (3.0, 0.1, "Floor", None),
+        (3.0, -0.5, "Floor", None),
+        (30000.0, 0.5, "Floor", None),
+    ],
+)
+def test_a_number_added_to_a_rounded_quotient(
+    divisor: float, added: float, rounding: str, expected: str | None
+) -> None:
+    """The expression, and what floats give for all sizes that the guard takes."""
+    text = f"""<ir_version: 9, opset_import: ["" : 20]> g (int8[N] x) => (float[k] o)
+      <float d = {{{divisor!r}}}, float c = {{{added!r}}}> {{
+        s = Shape (x)  n = Cast <to = 1> (s)  q = Div (n, d)  f = Add (q, c)  r = {rounding} (f)
+        i = Cast <to = 7> (r)  o = ConstantOfShape (i) }}"""
+    made = onnx.parser.parse_model(text)
+    made.graph.output[0].ClearField("type")
+    (out,) = sx.infer_shapes(made).graph.output
+    found = out.type.tensor_type.shape.dim[0].dim_param
+    if expected is None:
+        assert "N" not in found
+        return
+    assert found == expected
+    by = added.as_integer_ratio()[1]
+    most = int(2**23 / by - added * divisor)
+    sizes = np.arange(most + 1)
+    floats = sizes.astype(np.float32) / np.float32(divisor) + np.float32(added)
+    rounded = {"Floor": np.floor, "Ceil": np.ceil, "Identity": np.trunc}[rounding](floats).astype(np.int64)
+    assert np.array_equal(rounded, eval(expected, {}, {"N": sizes}))
