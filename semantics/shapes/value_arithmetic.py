@@ -36,6 +36,7 @@ from .elements import (
     row_major,
 )
 from .limits import exact_below, holds_limits, is_data
+from .progressions import progression_of
 from .selection import chosen, indicator, truth_of
 from .value_rule import Known, numbers_of, result_element, result_shape, small_result, zero_of
 
@@ -450,6 +451,8 @@ def reduced(function: Callable[[Dim, Dim], Dim], start: Dim | None) -> Callable[
 
     def rule(c: Context) -> Known:
         x = c.elements(0)
+        if x is None and function in (dim_max, dim_min):
+            return _extreme_of_range(c, function is dim_max)
         axes = numbers_of(c.elements(1)) if c.has(1) else []
         if x is None or axes is None or not is_integer(c.element(0)):
             return None
@@ -471,6 +474,14 @@ def reduced(function: Callable[[Dim, Dim], Dim], start: Dim | None) -> Callable[
         return [filled(shape, values)]
 
     return rule
+
+
+def _extreme_of_range(c: Context, greatest: bool) -> Known:
+    """The greatest or least of a long, or open, row of numbers, where all of it is reduced to one."""
+    shape = result_shape(c)
+    row = progression_of(c, 0) if shape is not None and prod(shape) == 1 else None
+    found = None if row is None else row.extreme(c, greatest)
+    return None if found is None or shape is None else [filled(shape, [found])]
 
 
 def cumulative(function: Callable[[Dim, Dim], Dim], start: Dim) -> Callable[[Context], Known]:

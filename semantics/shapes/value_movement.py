@@ -15,6 +15,7 @@ from .context import Context, static_shape
 from .creation import shape_bounds
 from .elements import Element, Elements, Ratio, elements_of_array, filled, is_integer, row_major
 from .movement import compressed_positions
+from .progressions import progression_of
 from .value_rule import Known, numbers_of, result_element, result_shape, small_result, zero_of
 
 
@@ -48,6 +49,8 @@ def concatenated(c: Context) -> Known:
 
 def gathered(c: Context) -> Known:
     x, indices = c.elements(0), c.elements(1)
+    if x is None and indices is not None:
+        return _gathered_of_range(c, indices)
     if x is None or indices is None or not x.ndim:
         return None
     axis = c.axis(c.attr("axis"), x.ndim)
@@ -56,6 +59,13 @@ def gathered(c: Context) -> Known:
         return None
     found = x.take(np.array(numbers, np.int64).reshape(indices.shape), axis)
     return [np.asarray(found, object)]  # a single element comes without its array
+
+
+def _gathered_of_range(c: Context, indices: Elements) -> Known:
+    """Elements at known positions of a long, or open, row of numbers."""
+    numbers = numbers_of(indices)
+    row = progression_of(c, 0) if numbers is not None and len(c.dims(0)) == 1 else None
+    return None if row is None or numbers is None else [filled(indices.shape, [row.at(c, n) for n in numbers])]
 
 
 def gathered_elements(c: Context) -> Known:
