@@ -1,6 +1,7 @@
 """Sizes that an operator would find from numbers given at run time are computed before it, so that it need not.
 
 Range(start, limit, delta) binds u0   ->   n = Max(Ceil((limit - start) / delta), 0); dims.bind n ["u0"]; Range
+    of floats, in f64
     of integers, n = (|limit - start| - 1) // |delta| + 1, or 0, in uint64
 OneHot(indices, depth, values) binds u0   ->   dims.bind depth ["u0"]; OneHot
 Reshape(x, shape) binds u0, u1   ->   the sizes that the shape's entries stand for are bound; Reshape
@@ -20,9 +21,8 @@ from xdsl.dialects.builtin import (
     Signedness,
     StringAttr,
     TensorType,
-    bf16,
-    f16,
     f32,
+    f64,
     i1,
     i64,
 )
@@ -105,8 +105,8 @@ def depth(op: onnx.OnnxOp, symbols: Sequence[str], weights: WeightStore) -> SSAV
 
 
 def length(op: onnx.OnnxOp, symbols: Sequence[str], weights: WeightStore) -> SSAValue:
-    """The number of a Range's elements; of halves computed in f32, and a float there."""
-    start, limit, delta = (as_single(op, value(op, i)) for i in range(3))
+    """The number of a Range's elements; of floats computed in f64, so that no rounding in their own type moves it."""
+    start, limit, delta = (as_double(op, value(op, i)) for i in range(3))
     type_ = start.type
     assert isinstance(type_, TensorType)
     if isinstance(type_.element_type, IntegerType):
@@ -193,14 +193,14 @@ def apply(
     return insert(op, cls.make(operands, attributes, [type_])).results[0]
 
 
-def as_single(op: onnx.OnnxOp, number: SSAValue) -> SSAValue:
-    """A half as f32."""
+def as_double(op: onnx.OnnxOp, number: SSAValue) -> SSAValue:
+    """A float as f64."""
     type_ = number.type
     assert isinstance(type_, TensorType)
-    if type_.element_type not in (f16, bf16):
+    if type_.element_type == f64 or isinstance(type_.element_type, IntegerType):
         return number
-    wide = tensor_type(f32, dims_of(number))
-    return insert(op, onnx.CastOp.make([number], {"to": onnx.ELEMENT_CODES[f32]}, [wide])).results[0]
+    wide = tensor_type(f64, dims_of(number))
+    return insert(op, onnx.CastOp.make([number], {"to": onnx.ELEMENT_CODES[f64]}, [wide])).results[0]
 
 
 def entries(op: onnx.OnnxOp, symbols: Sequence[str], weights: WeightStore) -> SSAValue:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation
 
@@ -76,11 +77,21 @@ class CustomOperator:
     def evaluate(
         self, inputs: Sequence[Value], attributes: Mapping[str, object] | None = None, outputs: int = 1
     ) -> tuple[Value, ...]:
-        """Calls the reference function; raises InputError naming the operator where that fails."""
+        """Calls the reference function on arrays that it cannot write to; raises InputError naming the operator where
+        that fails."""
         try:
-            return Reference(self.reference)(inputs, attributes, outputs)
+            return Reference(self.reference)([read_only(v) for v in inputs], attributes, outputs)
         except Exception as e:
             raise InputError(f"the reference function of {self.title} raised {type(e).__name__}: {e}") from e
+
+
+def read_only(value: Value) -> Value:
+    """A tensor, or a sequence of them, that cannot be written to: its memory is the caller's, or others read it too."""
+    if isinstance(value, np.ndarray):
+        view = value.view()
+        view.flags.writeable = False
+        return view
+    return [read_only(v) for v in value] if isinstance(value, list) else value
 
 
 Operators: TypeAlias = Mapping[tuple[str, str], CustomOperator]

@@ -277,6 +277,7 @@ SCALAR_RULES: dict[type[Operation], Callable[..., Any]] = {
     arith.CmpiOp: _compare_integers,
     arith.DivSIOp: _plain(_truncated),
     arith.DivUIOp: _as_unsigned(np.floor_divide),
+    arith.FloorDivSIOp: _plain(np.floor_divide),
     arith.NegfOp: _plain(np.negative),
     arith.RemSIOp: _plain(np.fmod),
     arith.RemUIOp: _as_unsigned(np.remainder),

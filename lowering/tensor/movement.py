@@ -167,6 +167,8 @@ def concatenated(parts: Sequence[Node], axis: int, dims: Dims) -> Node:
 def pad(o: Operands) -> list[Node]:
     source = o[0]
     rank = len(source.dims)
+    if not rank:
+        return [source]
     pads, axes = o.known(1), o.known_ints(3)
     assert pads is not None
     axes = [axis_of(a, rank) for a in axes] if axes is not None else list(range(rank))

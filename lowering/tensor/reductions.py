@@ -1,13 +1,14 @@
 """Reductions, softmax and the normalizations: accumulations between pointwise formulas, each op rounded once.
 
-Narrow floats are summed in f32, integers in their own type, wrapping.
+Narrow floats are summed in f32, integers in their own type, wrapping; a sum of which a mean, a root or a logarithm is
+taken does not wrap.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from xdsl.dialects import math
+from xdsl.dialects import arith, math
 from xdsl.ir import SSAValue
 
 from ...dialects import onnx
@@ -111,14 +112,19 @@ def result_of(o: Operands, value: Node, axes: Sequence[int], keep: bool) -> Node
     return converted(reshaped(kept, o.dims()), o.element())
 
 
-def reduction(combine: Combine, before: Callable[[Node], Node] | None, after: Callable[[Node], Node] | None) -> Rule:
-    """A Reduce operator: a formula of each element, a combination, a formula of the result."""
+def reduction(
+    combine: Combine,
+    before: Callable[[Node], Node] | None,
+    after: Callable[[Node], Node] | None,
+    within: Callable[[Node], Node] = widened,
+) -> Rule:
+    """A Reduce operator: a formula of each element, a combination, a formula of the result, in the type `within`."""
 
     def rule(o: Operands) -> list[Node]:
         source, axes, keep = source_of(o)
         if not axes and not before and not after:
             return [source]
-        x = widened(source)
+        x = within(source)
         x = before(x) if before else x
         value = reduced(combine, x, axes) if axes else x
         value = after(value) if after else value
@@ -128,29 +134,67 @@ def reduction(combine: Combine, before: Callable[[Node], Node] | None, after: Ca
 
 
 def reduce_mean(o: Operands) -> list[Node]:
-    """The sum over the count; of integers, truncated."""
+    """The sum over the count; of integers the exact mean, truncated."""
     source, axes, keep = source_of(o)
     if not axes:
         return [source]
     x = widened(source)
-    total, count = reduced(Combine.ADD, x, axes), size_value(count_of(x, axes), x.element)
     if x.element.is_float:
-        mean = quotient(total, count)
+        mean = quotient(reduced(Combine.ADD, x, axes), size_value(count_of(x, axes), x.element))
     else:
-        t = x.element
-        mean = pointwise(lambda s, a, b: safe_quotient(s, a, b, t), (total, count), total.dims, t, 10)
+        mean = _mean_of_long_integers(x, axes) if x.element.bits == 64 else _mean_of_integers(x, axes)
     return [result_of(o, mean, axes, keep)]
 
 
+def _mean_of_integers(x: Node, axes: Sequence[int]) -> Node:
+    """The mean of integers of at most 32 bits, whose sum an i64 holds."""
+    total, count = reduced(Combine.ADD, converted(x, I64), axes), size_value(count_of(x, axes), I64)
+    return pointwise(lambda s, a, b: safe_quotient(s, a, b, I64), (total, count), total.dims, I64, 10)
+
+
+def _mean_of_long_integers(x: Node, axes: Sequence[int]) -> Node:
+    """The mean of integers of 64 bits, whose sum may have up to 32 bits more: by long division of two sums of halves.
+
+    There are fewer than 2**32 elements.
+    """
+    t, count = x.element, size_value(count_of(x, axes), I64)
+    shift = arith.ShRSIOp if t.kind == "i" else arith.ShRUIOp
+
+    def halves(s: Scalars, v: SSAValue) -> tuple[SSAValue, SSAValue]:
+        half = s.constant(32, t)
+        low = s.int_binary(arith.AndIOp, v, s.constant((1 << 32) - 1, t))
+        return s.int_binary(shift, v, half), low
+
+    high = reduced(Combine.ADD, mapped(lambda s, v, t: halves(s, v)[0], x), axes)
+    low = reduced(Combine.ADD, mapped(lambda s, v, t: halves(s, v)[1], x), axes)
+
+    def divided(s: Scalars, high: SSAValue, low: SSAValue, count: SSAValue) -> SSAValue:
+        zero, one, half = s.constant(0, t), s.constant(1, t), s.constant(32, t)
+        empty = s.compare("eq", count, zero, t)
+        by = s.select(empty, one, count)
+        carry, low = s.int_binary(arith.ShRUIOp, low, half), halves(s, low)[1]
+        high = s.add(high, carry, t)
+        first = s.int_binary(arith.FloorDivSIOp if t.kind == "i" else arith.DivUIOp, high, by)
+        rest = s.add(s.int_binary(arith.ShLIOp, s.sub(high, s.mul(first, by, t), t), half), low, t)
+        second = s.int_binary(arith.DivUIOp, rest, by)
+        mean = s.add(s.int_binary(arith.ShLIOp, first, half), second, t)
+        if t.kind == "i":  # from the floor to the truncated quotient
+            cut = s.both(s.compare("lt", mean, zero, t), s.compare("ne", rest, s.mul(second, by, t), t))
+            mean = s.add(mean, s.select(cut, one, zero), t)
+        return s.select(empty, zero, mean)
+
+    return pointwise(divided, (high, low, count), high.dims, t, 20)
+
+
 def _as_float(x: Node) -> Node:
-    """Where a root or a logarithm is taken of an integer: in f64, as numpy does."""
-    return x if x.element.is_float else converted(x, F64)
+    """Where a root or a logarithm is taken of a sum of integers: in f64, where it does not wrap."""
+    return widened(x) if x.element.is_float else converted(x, F64)
 
 
 def reduce_log_sum_exp(o: Operands) -> list[Node]:
     """log(sum(exp(x))) from the greatest element on, so that it does not overflow."""
     source, axes, keep = source_of(o)
-    x = _as_float(widened(source))
+    x = _as_float(source)
     if not axes:
         return [converted(log(exp(x)), o.element())]
     greatest = finite_or_zero(reduced(Combine.MAX, x, axes))
@@ -477,14 +521,6 @@ def lp_norm(x: Node, axes: Sequence[int], p: int) -> Node:
     return mapped(lambda s, v, t: s.float_binary(math.PowFOp, v, s.constant(1.0 / p, t)), total, 20)
 
 
-def _root_of_sum(x: Node) -> Node:
-    return square_root(_as_float(x))
-
-
-def _log_of_sum(x: Node) -> Node:
-    return log(_as_float(x))
-
-
 REDUCTIONS: dict[type[onnx.OnnxOp], Rule] = {
     onnx.ArgMaxOp: arg_extremum(Combine.MAX),
     onnx.ArgMinOp: arg_extremum(Combine.MIN),
@@ -501,9 +537,9 @@ REDUCTIONS: dict[type[onnx.OnnxOp], Rule] = {
     onnx.MeanVarianceNormalizationOp: mean_variance_normalization,
     onnx.RMSNormalizationOp: rms_normalization,
     onnx.ReduceL1Op: reduction(Combine.ADD, absolute, None),
-    onnx.ReduceL2Op: reduction(Combine.ADD, square, _root_of_sum),
+    onnx.ReduceL2Op: reduction(Combine.ADD, square, square_root, _as_float),
     onnx.ReduceLogSumExpOp: reduce_log_sum_exp,
-    onnx.ReduceLogSumOp: reduction(Combine.ADD, None, _log_of_sum),
+    onnx.ReduceLogSumOp: reduction(Combine.ADD, None, log, _as_float),
     onnx.ReduceMaxOp: reduction(Combine.MAX, None, None),
     onnx.ReduceMeanOp: reduce_mean,
     onnx.ReduceMinOp: reduction(Combine.MIN, None, None),

@@ -87,29 +87,27 @@ def gemm(o: Operands) -> list[Node]:
 
 
 def with_bias(total: Node, bias: Node | None, alpha: float, beta: float, element: Element) -> Node:
-    """alpha * total + beta * bias after the sum, rounded once; `total` as it was made by `accumulated`."""
+    """alpha * total + beta * bias after the sum, rounded once; `total` as it was made by `accumulated`.
+
+    Of integers, where a factor has a fraction, computed in f64 and truncated.
+    """
     t = element.compute
     if alpha == 1.0 and bias is None:
         return total
+    within = t if t.is_float or (alpha.is_integer() and beta.is_integer()) else F64
+
+    def times(s: Scalars, v: SSAValue, factor: float) -> SSAValue:
+        v = convert(s, v, t, within)
+        return v if factor == 1.0 else s.mul(v, s.constant(factor, within), within)
 
     def function(s: Scalars, v: SSAValue, *c: SSAValue) -> SSAValue:
-        v = _times(s, v, alpha, t)
-        return s.add(v, _times(s, c[0], beta, t), t) if c else v
+        v = times(s, v, alpha)
+        return convert(s, s.add(v, times(s, c[0], beta), within) if c else v, within, t)
 
     inputs = [in_compute_type(total, element)]
     if bias is not None:
         inputs.append(bias)
     return pointwise(function, inputs, total.dims, element, 2)
-
-
-def _times(s: Scalars, v: SSAValue, factor: float, t: Element) -> SSAValue:
-    """A product with a float attribute; of integers, truncated as by way of f64."""
-    if factor == 1.0:
-        return v
-    if t.is_float:
-        return s.mul(v, s.constant(factor, t), t)
-    wide = s.mul(convert(s, v, t, F64), s.constant(factor, F64), F64)
-    return convert(s, wide, F64, t)
 
 
 # Convolution

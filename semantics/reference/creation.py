@@ -8,7 +8,19 @@ import numpy as np
 
 from ...dialects.dims.interval import SIZE_LIMIT
 from .casting import convert
-from .dtypes import BFLOAT16, FLOAT16, Array, dtype_of, integer_of, integers, narrow, scalar_of, single, strings
+from .dtypes import (
+    BFLOAT16,
+    FLOAT16,
+    Array,
+    double,
+    dtype_of,
+    integer_of,
+    integers,
+    narrow,
+    scalar_of,
+    single,
+    strings,
+)
 from .mathematics import Function
 
 
@@ -58,29 +70,27 @@ def eye_like(x: Array, /, *, dtype: int | None = None, k: int = 0) -> Array:
 
 
 def range_(start: Array, limit: Array, delta: Array, /, *, stash_type: int = 1) -> Array:
-    """start, start + delta, ... below `limit`; of 16-bit floats in the precision `stash_type`."""
+    """start, start + delta, ... below `limit`; counted in float64, 16-bit floats made in the precision `stash_type`."""
     dtype = start.dtype
-    if dtype in (FLOAT16, BFLOAT16):
-        stash = dtype_of(stash_type)
-        return narrow(_range(*(convert(v, stash) for v in (start, limit, delta))), dtype)
-    return _range(start, limit, delta)
-
-
-def _range(start: Array, limit: Array, delta: Array) -> Array:
     if scalar_of(single(delta)) == 0:
         raise ValueError("Range with delta 0")
-    if start.dtype.kind in "iu":
+    if dtype.kind in "iu":
         first, end, step = map(integer_of, (start, limit, delta))
         count = _countable(-((first - end) // step))  # the exact ceiling
         places = np.arange(count, dtype=np.int64)  # products and sums wrap where they are int64, as they should
-        return (places * np.int64(step) + np.int64(first)).astype(start.dtype)
-    origin, bound, stride = (single(v).reshape(()) for v in (start, limit, delta))
+        return (places * np.int64(step) + np.int64(first)).astype(dtype)
+    count = _count_of_floats(*(double(v).reshape(()) for v in (start, limit, delta)))
+    stash = dtype_of(stash_type) if dtype in (FLOAT16, BFLOAT16) else dtype
+    origin, stride = (single(convert(v, stash)).reshape(()) for v in (start, delta))
+    return narrow(narrow(origin + np.arange(count).astype(origin.dtype) * stride, stash), dtype)
+
+
+def _count_of_floats(start: Array, limit: Array, delta: Array) -> int:
     with np.errstate(over="ignore", invalid="ignore"):
-        length = np.ceil((bound - origin) / stride)
+        length = np.ceil((limit - start) / delta)
     if not np.isfinite(length):
-        raise ValueError(f"Range from {origin} to {bound} by {stride} has no number of elements")
-    count = _countable(int(length))
-    return narrow(origin + np.arange(count).astype(origin.dtype) * stride, start.dtype)
+        raise ValueError(f"Range from {start} to {limit} by {delta} has no number of elements")
+    return _countable(int(length))
 
 
 def _countable(count: int) -> int:

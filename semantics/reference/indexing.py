@@ -129,7 +129,9 @@ def compress(data: Array, condition: Array, /, *, axis: int | None = None) -> Ar
     flat = data.reshape(-1) if axis is None else data
     along = 0 if axis is None else axis_of(axis, data.ndim)
     kept = np.flatnonzero(condition)
-    return np.take(flat, kept[kept < flat.shape[along]], axis=along)
+    if kept.size and kept[-1] >= flat.shape[along]:
+        raise ValueError(f"the condition is true at {kept[-1]}, of {flat.shape[along]} elements")
+    return np.take(flat, kept, axis=along)
 
 
 def non_zero(x: Array, /) -> Array:

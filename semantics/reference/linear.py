@@ -12,6 +12,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from .casting import convert
 from .dtypes import Array, double, is_float, narrow
 from .mathematics import Function
 
@@ -36,17 +37,17 @@ def gemm(
     transA: int = 0,
     transB: int = 0,
 ) -> Array:
-    """alpha * A' @ B' + beta * C.  Of integers the scaled terms are truncated before the sum."""
+    """alpha * A' @ B' + beta * C.  Of integers truncated, where a factor has a fraction."""
     left, right = a.T if transA else a, b.T if transB else b
     if is_float(a.dtype):
         product = alpha * np.matmul(double(left), double(right))
         return narrow(product if c is None else product + beta * double(c), a.dtype)
-    product = _scaled(np.matmul(left, right), alpha)
-    return product if c is None else np.asarray(product + _scaled(c, beta))
-
-
-def _scaled(x: Array, factor: float) -> Array:
-    return x if factor == 1.0 else np.trunc(x * factor).astype(x.dtype)
+    product = np.matmul(left, right)
+    if float(alpha).is_integer() and float(beta).is_integer():
+        scaled = product * np.array(int(alpha)).astype(a.dtype)
+        return scaled if c is None else np.asarray(scaled + c * np.array(int(beta)).astype(a.dtype))
+    total = alpha * double(product)
+    return convert(total if c is None else total + beta * double(c), a.dtype)
 
 
 def integer_product(a: Array, b: Array) -> Array:

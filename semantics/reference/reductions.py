@@ -45,15 +45,14 @@ def _product(x: Array, axes: Axes, keep: bool) -> Array:
 
 
 def _mean(x: Array, axes: Axes, keep: bool) -> Array:
-    """Means; of integers truncated toward zero, and 0 over nothing."""
+    """Means; of integers exact ones, truncated toward zero, and 0 over nothing."""
     count = int(np.prod([x.shape[a] for a in axes], dtype=np.int64))
     if is_float(x.dtype):
         return narrow(np.sum(double(x), axis=axes, keepdims=keep) / np.float64(count), x.dtype)
-    whole = _sum(x, axes, keep)
-    if count == 0:
-        return whole
-    quotient = np.abs(whole.astype(object)) // count * np.sign(whole.astype(object)) if whole.size else whole
-    return np.asarray(quotient).astype(x.dtype)
+    whole = np.asarray(np.sum(x.astype(object), axis=axes, keepdims=keep), object)
+    if count == 0 or not whole.size:
+        return whole.astype(x.dtype)
+    return np.asarray(np.abs(whole) // count * np.sign(whole)).astype(x.dtype)
 
 
 def _extreme(ufunc: np.ufunc, identity: Callable[[np.dtype], object]) -> Reducer:

@@ -551,7 +551,7 @@ def tensor_scatter(c: Context) -> Types:
 
 
 def compress(c: Context) -> Types:
-    """Conditions may be fewer than there are elements; those past the end do not count."""
+    """Conditions may be fewer than there are elements; past the end none may be true."""
     axis = c.attr("axis")
     x = [c.count(c.dims(0))] if axis is None else list(c.dims(0))
     axis = 0 if axis is None else c.axis(axis, len(x))
@@ -566,8 +566,8 @@ def compressed_positions(c: Context, size: Dim) -> list[int] | None:
     if numbers is None or not all(n.is_const for n in numbers):
         return None
     taken = [at for at, n in enumerate(numbers) if n.value]
-    if size.is_const:
-        return [at for at in taken if at < size.value]
+    if size.is_const and taken and taken[-1] >= size.value:
+        raise ShapeError(f"Compress: the condition is true at {taken[-1]}, of {size} elements")
     return taken if not taken or c.scope.facts.prove_le(taken[-1] + 1, size) else None
 
 

@@ -154,3 +154,17 @@ def test_mistakes_are_named(model: Make) -> None:
         sx.op("Foo")
     with pytest.raises(sx.InputError, match="are not replaced"):
         sx.op("ai.onnx::Relu")
+
+
+def test_operands_cannot_be_written_to(model: Make) -> None:
+    @sx.op("com.example::Twice")
+    def twice(x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        x *= 2
+        return x
+
+    made = model("g (float[N] x) => (float[N] y) { y = com.example.Twice(x) }", "com.example")
+    x = np.ones(3, np.float32)
+    for run in (lambda: sx.compile(made, ops=[twice])(x), lambda: sx.run(sx.lower(made, to="graph", ops=[twice]), [x])):
+        with pytest.raises(sx.InputError, match="Twice raised ValueError: output array is read-only"):
+            run()
+    assert (x == 1).all()

@@ -91,3 +91,16 @@ def test_a_deformable_window_of_symbolic_size() -> None:
     shapes = ((2, 4, 5, 6), (6, 2, 3, 2), (2, 24, 3, 5), (6,), (2, 12, 3, 5))
     operands = [RNG.standard_normal(shape).astype(np.float32) for shape in shapes]
     check("DeformConv", operands, {"group": 2, "offset_group": 2}, tolerance=64)
+
+
+def test_conditions_past_the_end() -> None:
+    x = RNG.standard_normal((3, 2)).astype(np.float32)
+    behind = np.array([True, False, True, False, False])
+    check("Compress", [x, behind], {"axis": 0}, levels=LEVELS)
+    check("Compress", [x, behind[:2]], {"axis": 0}, levels=LEVELS)
+    behind[4] = True
+    made = model_of("Compress", [x, behind], {"axis": 0}, [x], dynamic=True)
+    with pytest.raises(sx.InputError, match="Compress: 'condition' is true at 4, of 3 elements"):
+        sx.compile(made)(x, behind)
+    with pytest.raises(sx.ModelError, match="true at 4, of 3 elements"):
+        sx.compile(model_of("Compress", [x, behind], {"axis": 0}, [x], constants=[1]))

@@ -80,7 +80,9 @@ def test_ranges_of_floats(dtype: str) -> None:
         feeds = dict(zip("abd", map(kind, case)))
         for found in program(feeds), sx.run(graph, feeds):
             assert found["y"].shape == (count,)
-    for case in ((0, np.inf, 1), (0, np.nan, 1), (0, 1, 0), (0, 0, 0), (0, 1e12, 1), (-big * 2, big * 2, big)):
+    wide = {"a": kind(-big), "b": kind(big), "d": kind(big / 2)}
+    assert program(wide)["y"].shape == sx.run(graph, wide)["y"].shape == (4,)
+    for case in ((0, np.inf, 1), (0, np.nan, 1), (0, 1, 0), (0, 0, 0), (0, 1e12, 1), (-big, np.inf, big)):
         for run in (program, lambda f: sx.run(graph, f)):
             with pytest.raises(sx.InputError, match="'last'"), np.errstate(all="ignore"):
                 run(dict(zip("abd", map(kind, case))))
@@ -215,3 +217,12 @@ def test_a_range_whose_known_delta_is_large(delta: int) -> None:
                 np.testing.assert_array_equal(to_limit(np.array(limit))["y"], wanted)
     for count in (0, 4):
         np.testing.assert_array_equal(to_size(np.zeros(count, np.float32))["y"], exact_range(0, count, delta))
+
+
+def test_a_number_has_no_pads() -> None:
+    for mode in ("constant", "edge"):
+        program = sx.compile(model(f'(float x, int64[P] p) => (float y) {{ y = Pad <mode = "{mode}"> (x, p) }}'))
+        assert program.explain().to_dict()["hosted"] == []
+        assert program(np.array(3, np.float32), np.zeros(0, np.int64))["y"] == 3
+        with pytest.raises(sx.InputError):
+            program(np.array(3, np.float32), np.zeros(2, np.int64))
