@@ -75,7 +75,7 @@ def compress(context: TemplateContext, op: kernel.TemplateOp) -> None:
         outer, slices, inner = (e.dim(whole(*part)) for part in (dims[:axis], dims[axis : axis + 1], dims[axis + 1 :]))
     [conditions] = operator.dims(1)
     given = e.dim(conditions).min(slices)
-    message = operator.problem("'condition' is true at {0}, of {1} elements")
+    message = operator.problem("Compress: 'condition' is true at {0}, of {1} elements")
     with e.loop(given, e.dim(conditions)) as behind:  # none of these may be true
         stray = e.select_index(e.load(condition, behind.index), behind.index + 1, e.ix(0))
         e.check(stray.compare("ule", slices), "index", message, [behind.index.ssa, slices.ssa])

@@ -6,6 +6,7 @@ Activations that cancel or overflow in a plain formula are computed so that the 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from fractions import Fraction
 from math import exp as math_exp
 
 import numpy as np
@@ -228,8 +229,12 @@ def mish(s: Scalars, x: SSAValue, t: Element, o: Operands) -> SSAValue:
     minus_q = s.neg(q, t)
     rest = s.add(s.fma(minus_q, lost, s.fma(minus_q, below, n)), n_low, t)
     inverse = s.mul(s.sub(s.constant(1.0, t), q, t), s.constant(0.5, t), t)
-    # the correction is none beyond the limit, where its product could be infinite
-    return s.copysign(deep.undone(s.fma(x, q, s.mul(limited, s.mul(rest, inverse, t), t))), x)
+    # the corrections are none beyond the limit, where their products could be infinite
+    near = deep.undone(limited)
+    correction = s.mul(near, s.mul(rest, inverse, t), t)
+    if not deep.none:
+        correction = s.fma(s.fma(limited, deep.scale, s.neg(near, t)), q, correction)
+    return s.copysign(s.fma(deep.undone(x), q, correction), x)
 
 
 def swish(s: Scalars, x: SSAValue, t: Element, o: Operands) -> SSAValue:
@@ -286,17 +291,17 @@ def thresholded_relu(s: Scalars, x: SSAValue, t: Element, o: Operands) -> SSAVal
 
 
 def hard_sigmoid(s: Scalars, x: SSAValue, t: Element, o: Operands) -> SSAValue:
-    return _ramp(s, x, o.attr("alpha"), o.attr("beta"), t)
+    """alpha * x + beta within [0, 1], rounded once: next to its zero nothing is left of a rounded product."""
+    line = s.fma(x, s.constant(o.attr("alpha"), t), s.constant(o.attr("beta"), t))
+    return s.clamp(line, 0.0, 1.0, t)
 
 
 def hard_swish(s: Scalars, x: SSAValue, t: Element, o: Operands) -> SSAValue:
-    return s.mul(x, _ramp(s, x, 1 / 6, 0.5, t), t)
-
-
-def _ramp(s: Scalars, x: SSAValue, alpha: float, beta: float, t: Element) -> SSAValue:
-    """alpha * x + beta within [0, 1]"""
-    line = s.add(s.mul(x, s.constant(alpha, t), t), s.constant(beta, t), t)
-    return s.clamp(line, 0.0, 1.0, t)
+    """x * (x + 3) / 6 with x + 3 within [0, 6]: that sum is exact next to its zero; 1 / 6 is in two parts."""
+    whole = s.clamp(s.add(x, s.constant(3.0, t), t), 0.0, 6.0, t)
+    high = 1 / 6 if t is F64 else float(np.float32(1 / 6))
+    low = float(Fraction(1, 6) - Fraction(high))
+    return s.mul(x, s.fma(whole, s.constant(high, t), s.mul(whole, s.constant(low, t), t)), t)
 
 
 def softsign(s: Scalars, x: SSAValue, t: Element, o: Operands) -> SSAValue:

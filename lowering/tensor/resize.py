@@ -314,7 +314,10 @@ def _at_places(x: Node, dims: Dims, axis: int, places: Node) -> Node:
 
 
 def interpolated(o: Operands, x: Node, axes: Sequence[Axis], reach: int) -> Node:
-    """Weighted sums of neighbours, axis by axis, in the compute type (f64 for integers), rounded once."""
+    """Weighted sums of neighbours, axis by axis, in the compute type (f64 for integers), rounded once.
+
+    Integers are truncated, but with `antialias` rounded: the standard leaves it open, and runtimes do so.
+    """
     t = x.element.compute if x.element.is_float else F64
     y = converted(x, t)
     antialias = bool(o.attr("antialias"))
@@ -325,17 +328,18 @@ def interpolated(o: Operands, x: Node, axes: Sequence[Axis], reach: int) -> Node
             y = _with_table(o, y, axis, reach)
         else:
             y = _with_neighbours(o, y, axis, reach)
-    return to_result(y, o.element())
+    return to_result(y, o.element(), antialias)
 
 
-def to_result(y: Node, element: Element) -> Node:
-    """Rounded to the op's element: for integers truncated and saturated."""
+def to_result(y: Node, element: Element, nearest: bool = False) -> Node:
+    """Rounded to the op's element: for integers truncated, or to the nearest (the even one of two), and saturated."""
     if element.is_float or y.element is element:
         return converted(y, element)
     t = y.element
 
     def function(s: Scalars, v: SSAValue) -> SSAValue:
-        return convert(s, s.clamp(v, element.lowest, element.highest, t), t, element)
+        whole = s.unary(math.RoundEvenOp, v) if nearest else v
+        return convert(s, s.clamp(whole, element.lowest, element.highest, t), t, element)
 
     return pointwise(function, (y,), y.dims, element, 3)
 

@@ -208,10 +208,12 @@ def _with_biases(b: Expansion, q: SSAValue, k: SSAValue, v: SSAValue, bias: SSAV
 
 
 def rotary_embedding(b: Expansion) -> Results:
-    """RotaryEmbedding, whose positions may be one offset, and which may leave the number of heads to the angles."""
+    """RotaryEmbedding, whose positions may be one offset, and which may leave the number of heads to the angles.
+
+    Its attribute `scale` is read by no implementation.
+    """
     b.known("interleaved", "is_packed_batching", "num_heads", "rotary_embedding_dim", "scale")
     b.only("is_packed_batching", 0)
-    b.only("scale", 1.0)
     x, positions = b.x(0), b.x(1)
     rank = b.rank(x)
     if b.rank(positions) == 1:
@@ -225,16 +227,18 @@ def rotary_embedding(b: Expansion) -> Results:
         "rotary_embedding_dim": b.attr("rotary_embedding_dim", 0),
         "num_heads": b.attr("num_heads", 0),
     }
-    if rank == 3 and not attributes["num_heads"]:
-        attributes["num_heads"] = _heads_by_angles(b, x)
-    return [b.value(onnx.RotaryEmbeddingOp, x, b.x(2), b.x(3), positions, attributes=attributes)]
+    heads = _in_heads_by_angles(b, x) if rank == 3 and not attributes["num_heads"] else x
+    y = b.value(onnx.RotaryEmbeddingOp, heads, b.x(2), b.x(3), positions, attributes=attributes)
+    if heads is x:
+        return [y]
+    return [b.value(onnx.ReshapeOp, b.transposed(y, (0, 2, 1, 3)), b.shape(x), attributes={"allowzero": 1})]
 
 
-def _heads_by_angles(b: Expansion, x: SSAValue) -> int:
-    hidden, half = b.size(x, 2), b.size(b.x(2), 1)
-    if hidden is None or half is None:
-        raise b.unsupported("the number of heads is not given, and the sizes that tell it are no numbers")
-    return hidden // (2 * half)
+def _in_heads_by_angles(b: Expansion, x: SSAValue) -> SSAValue:
+    """x [B, S, hidden] as [B, heads, S, size], where a head has two elements for each angle."""
+    size = b.mul(b.size_of(b.x(2), 1), b.ints([2]))
+    sizes = b.concat([b.size_of(x, 0), b.size_of(x, 1), b.value(onnx.DivOp, b.size_of(x, 2), size), size], 0)
+    return b.transposed(b.value(onnx.ReshapeOp, x, sizes, attributes={"allowzero": 1}), (0, 2, 1, 3))
 
 
 def relative_position_bias(b: Expansion) -> Results:

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from xdsl.dialects.builtin import f32
-from xdsl.ir import SSAValue
+from xdsl.dialects.builtin import f32, i64
+from xdsl.ir import Region, SSAValue
 
 from ...dialects import onnx
 from ..node_builder import Results
@@ -62,12 +62,26 @@ def dynamic_quantize_lstm(b: Expansion) -> Results:
     if backwards is None:
         raise b.unsupported(f"its direction '{b.attr('direction')}' is not supported")
     functions = functions_of(b, len(backwards))
-    quantized = dynamically_quantized(b, b.x(X))
+    quantized = dynamically_quantized(b, _read_by_rows(b))
     found = [Direction(b, d, back, functions[3 * d : 3 * d + 3]).run(quantized) for d, back in enumerate(backwards)]
     y = [b.unsqueezed(ys, 1) for _, _, ys in found]
     states = [[b.unsqueezed(each[k], 0) for each in found] for k in range(2)]
     return [values[0] if len(values) == 1 else b.concat(values, axis) for values, axis in
             ((y, 1), (states[0], 0), (states[1], 0))]  # fmt: skip
+
+
+def _read_by_rows(b: Expansion) -> SSAValue:
+    """X, with 0 for the steps behind the longest row: they have no part in the range by which it is quantized."""
+    if b.at(LENGTHS) is None:
+        return b.x(X)
+    longest = b.value(onnx.ReduceMaxOp, b.cast(b.x(LENGTHS), i64), attributes={"keepdims": 0})
+    read = b.value(onnx.LessOp, b.unsqueezed(_steps(b), 1, 2), longest)
+    return b.value(onnx.WhereOp, read, b.x(X), b.number(0, b.x(X)))
+
+
+def _steps(b: Expansion) -> SSAValue:
+    """0, 1, ... for the steps of X."""
+    return b.value(onnx.RangeOp, b.ints(0), b.scalar(b.size_of(b.x(X), 0)), b.ints(1))
 
 
 def functions_of(b: Expansion, directions: int) -> list[Function]:
@@ -112,32 +126,53 @@ class Direction:
         return self.b.value(onnx.GatherOp, self.b.x(index), self.b.ints(self.number))
 
     def run(self, quantized: tuple[SSAValue, SSAValue, SSAValue]) -> Sequence[SSAValue]:
-        """The last states, and those of all steps [steps, batch, hidden]."""
+        """The last states, and those of all steps [steps, batch, hidden].
+
+        A row that has ended has no part in the range by which the states of a step are quantized, but for the step
+        right behind its last; a row that is read backwards starts with its own last element at the first step.
+        """
         b = self.b
         projected = self.input.of_quantized(b, quantized)
         if b.at(BIAS) is not None:
             both = b.split(self.own(BIAS), 0, 2)
             projected = b.add(projected, b.add(*both))
-        lengths = None if b.at(LENGTHS) is None else b.unsqueezed(b.x(LENGTHS), 1)
-        sequences = [projected]
-        if lengths is not None:
-            steps = b.value(onnx.RangeOp, b.ints(0), b.scalar(b.size_of(b.x(X), 0)), b.ints(1))
-            sequences.append(b.value(onnx.CastLikeOp, steps, lengths))
         peepholes = None if b.at(PEEPHOLES) is None else b.split(self.own(PEEPHOLES), 0, 3)
-        body = Body(b, 2 + len(sequences))
-        h, c, from_input, *step = body.arguments
-        new = self.cell(body, from_input, h, c, peepholes)
-        shown = new[0]
-        if lengths is not None:
-            alive = body.value(onnx.LessOp, step[0], lengths)
-            new = [body.value(onnx.WhereOp, alive, value, old) for value, old in zip(new, (h, c))]
-            shown = body.value(onnx.WhereOp, alive, new[0], body.constant(np.array(0, np.float32)))
-        region = body.finish([*new, shown])
-        attributes: dict[str, object] = {"num_scan_inputs": len(sequences)}
-        if self.backwards:
-            attributes |= {"scan_input_directions": [1] * len(sequences), "scan_output_directions": [1]}
-        operands = [self.state(INITIAL_H), self.state(INITIAL_C), *sequences]
-        return [v for v in b.several(onnx.ScanOp, operands, [True] * 3, attributes, [region]) if v is not None]
+        states = [self.state(INITIAL_H), self.state(INITIAL_C)]
+        if b.at(LENGTHS) is None:
+            body = Body(b, 3)
+            h, c, from_input = body.arguments
+            new = self.cell(body, from_input, h, c, peepholes)
+            directions = [int(self.backwards)]
+            return self.scan([*states, projected], directions, body.finish([*new, new[0]]))
+        lengths = b.cast(b.x(LENGTHS), i64)
+        column = b.unsqueezed(lengths, 1)
+        body = Body(b, 4)
+        h, c, from_input, step = body.arguments
+        zero = body.constant(np.array(0, np.float32))
+        counted = body.value(onnx.WhereOp, body.value(onnx.LessOrEqualOp, step, column), h, zero)
+        alive = body.value(onnx.LessOp, step, column)
+        made = self.cell(body, from_input, counted, c, peepholes)
+        new = [body.value(onnx.WhereOp, alive, value, old) for value, old in zip(made, (h, c))]
+        region = body.finish([*new, body.value(onnx.WhereOp, alive, made[0], zero)])
+        last_h, last_c, ys = self.scan([*states, self.turned(projected, lengths), _steps(b)], [0, 0], region)
+        return [last_h, last_c, self.turned(ys, lengths)]
+
+    def scan(self, operands: Sequence[SSAValue], directions: Sequence[int], region: Region) -> Sequence[SSAValue]:
+        """A Scan of two states, and what it stacks in the order of its first sequence."""
+        attributes = {
+            "num_scan_inputs": len(directions),
+            "scan_input_directions": list(directions),
+            "scan_output_directions": [directions[0]],
+        }
+        found = self.b.several(onnx.ScanOp, operands, [True] * 3, attributes, [region])
+        return [v for v in found if v is not None]
+
+    def turned(self, rows: SSAValue, lengths: SSAValue) -> SSAValue:
+        """[steps, batch, ...] with each row's own steps in the order that they are read in."""
+        if not self.backwards:
+            return rows
+        at_least_one = self.b.value(onnx.MaxOp, lengths, self.b.ints([1]))
+        return self.b.value(onnx.ReverseSequenceOp, rows, at_least_one, attributes={"time_axis": 0, "batch_axis": 1})
 
     def state(self, index: int) -> SSAValue:
         """A state [batch, hidden] to start from."""

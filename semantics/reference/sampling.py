@@ -9,7 +9,7 @@ from itertools import product
 import numpy as np
 
 from .casting import convert
-from .dtypes import Array, axes_of, by_parts, double, integers, is_float, narrow, single
+from .dtypes import Array, axes_of, by_parts, double, integer_range, integers, is_float, narrow, single
 from .mathematics import Function
 
 
@@ -169,7 +169,7 @@ def resize(
             stretch = max(1.0, 1.0 / axis.scale) if antialias else 1.0
             matrix = weight_matrix(places[i], axis.extent, kernel, reach, stretch, bool(exclude_outside))
             wide = np.moveaxis(_combined(matrix, np.moveaxis(wide, i, 0)), 0, i)
-        y = _rounded_to(wide, x.dtype)
+        y = _rounded_to(np.rint(wide) if antialias and not is_float(x.dtype) else wide, x.dtype)
     else:
         raise ValueError(f"Resize has no mode {mode!r}")
     if cropped:
@@ -187,7 +187,7 @@ def _combined(matrix: Array, x: Array) -> Array:
 
 def _rounded_to(y: Array, dtype: np.dtype) -> Array:
     """Floats rounded to `dtype`; to integers truncated and saturated."""
-    return narrow(y, dtype) if is_float(dtype) else convert(y, dtype)
+    return narrow(y, dtype) if is_float(dtype) else convert(np.clip(y, *integer_range(dtype)), dtype)
 
 
 def _extrapolated(y: Array, plan: dict[int, Axis], places: dict[int, Array], value: float) -> Array:

@@ -164,7 +164,10 @@ def test_operands_cannot_be_written_to(model: Make) -> None:
 
     made = model("g (float[N] x) => (float[N] y) { y = com.example.Twice(x) }", "com.example")
     x = np.ones(3, np.float32)
-    for run in (lambda: sx.compile(made, ops=[twice])(x), lambda: sx.run(sx.lower(made, to="graph", ops=[twice]), [x])):
+    for run in (
+        lambda: sx.compile(made, ops=[twice])(x),
+        lambda: sx.run(sx.lower(made, to="graph", ops=[twice]), {"x": x}),
+    ):
         with pytest.raises(sx.InputError, match="Twice raised ValueError: output array is read-only"):
             run()
     assert (x == 1).all()

@@ -13,6 +13,7 @@ import sardonyx as sx
 
 Array = np.ndarray
 ALPHA, GAMMA = (float(np.float32(v)) for v in (1.6732632423543772, 1.0507009873554805))
+ALPHA_OF_HARD = float(np.float32(0.2))
 LEAST, GREATEST = 1.2e-38, 3.4e38
 
 
@@ -44,6 +45,8 @@ BOUNDS: dict[str, tuple[str, dict[str, object], Callable[[Array], Array], float]
     "swish of 1e-25 x": ("Swish", {"alpha": 1e-25}, lambda x: x * logistic(np.float64(np.float32(1e-25)) * x), 2.0),
     "swish of 1e25 x": ("Swish", {"alpha": 1e25}, lambda x: x * logistic(np.float64(np.float32(1e25)) * x), 2.0),
     "mish": ("Mish", {}, lambda x: x * np.tanh(softplus(x)), 2.0),
+    "hard sigmoid": ("HardSigmoid", {}, lambda x: np.clip(ALPHA_OF_HARD * x + 0.5, 0, 1), 0.5),
+    "hard swish": ("HardSwish", {}, lambda x: x * np.clip(x / 6 + 0.5, 0, 1), 2.0),
     "celu": ("Celu", {"alpha": 1.5}, lambda x: np.maximum(x, 0) + np.minimum(1.5 * np.expm1(x / 1.5), 0), 2.0),
     "selu": ("Selu", {}, lambda x: GAMMA * np.where(x < 0, ALPHA * np.expm1(x), x), 2.0),
     "gelu by tanh": ("Gelu", {"approximate": "tanh"}, cubed, 2.0),
@@ -57,7 +60,8 @@ def samples() -> Array:
     bits = random.integers(0, 2**32, 20000, dtype=np.uint64).astype(np.uint32).view(np.float32)
     near = (random.standard_normal(40000) * 3).astype(np.float32)
     tails = (random.random(20000) * 200 - 100).astype(np.float32)
-    found = np.concatenate([bits, near, tails])
+    zeros = np.array([-3, -2.5], np.float32)[:, None] * (1 + random.standard_normal((2, 2000)) * 2.0**-20)
+    found = np.concatenate([bits, near, tails, zeros.astype(np.float32).reshape(-1), [np.float32(-81.34645)]])
     return found[np.isfinite(found)]
 
 
@@ -89,14 +93,16 @@ def test_ends(name: str) -> None:
     y = sx.compile(model)(x)["y"]
     if attributes.get("alpha") in (1e-25, 1e25):
         return
-    above = {"Sigmoid": 1, "Tanh": 1, "Softsign": 1}.get(op)
+    above = {"Sigmoid": 1, "Tanh": 1, "Softsign": 1, "HardSigmoid": 1}.get(op)
     below = {"Elu": -1, "Celu": -1.5, "Selu": -GAMMA * ALPHA, "Tanh": -1, "Softsign": -200 / 201}.get(op, 0)
     assert np.isnan(y[0])
     if op != "Softsign":  # inf / inf
         assert y[1] == (above if above is not None else np.inf)
     assert y[2] == pytest.approx(below, abs=1e-6)
-    assert y[3] == pytest.approx({"Selu": 200 * GAMMA, "Sigmoid": 1, "Tanh": 1, "Softsign": 200 / 201}.get(op, 200))
-    assert y[4] == pytest.approx({"Sigmoid": 0.5, "Softplus": math.log(2)}.get(op, 0), abs=1e-7)
+    assert y[3] == pytest.approx(
+        {"Selu": 200 * GAMMA, "Sigmoid": 1, "Tanh": 1, "Softsign": 200 / 201, "HardSigmoid": 1}.get(op, 200)
+    )
+    assert y[4] == pytest.approx({"Sigmoid": 0.5, "HardSigmoid": 0.5, "Softplus": math.log(2)}.get(op, 0), abs=1e-7)
 
 
 def swish_of(x: Array) -> Array:

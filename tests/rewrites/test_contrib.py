@@ -49,6 +49,15 @@ def test_expanded(case: Case) -> None:
     compare(case, sx.run(graph, case.feeds()), by_onnxruntime(model, case.feeds()))
 
 
+@pytest.mark.parametrize("attributes", [{}, {"interleaved": 1}, {"scale": 2.0}], ids=str)
+def test_angles_that_tell_the_number_of_heads(attributes: dict[str, float]) -> None:
+    places = np.array([[0, 1, 2], [2, 1, 0]], np.int64)
+    inputs = [f(2, 3, 12), places, f(5, 2), f(5, 2)]
+    for symbolic in (False, True):
+        case = Case("RotaryEmbedding", inputs, attributes, symbolic=symbolic)
+        compare(case, sx.compile(case.model())(case.feeds()), by_onnxruntime(case.model(), case.feeds()))
+
+
 KNOWN_SIZES = ("ExpandDims", "Range", "GatherND", "EmbedLayerNormalization", "QEmbedLayerNormalization")
 """What onnxruntime wants numbers for."""
 SYMBOLIC = [c for c in CASES if c.op not in KNOWN_SIZES and c.domain]
