@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
-from xdsl.dialects.builtin import ArrayAttr, TensorType
-from xdsl.ir import Attribute, Block, Region, SSAValue
+from xdsl.dialects.builtin import ArrayAttr, StringAttr, TensorType
+from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
 from ..dialects import onnx
 from ..dialects.onnx.base import describe
@@ -292,16 +292,20 @@ def upsample(b: Upgrade) -> Results:
 
 
 def resize(b: Upgrade) -> Results:
-    """Resize-11 without the empty tensors that stood for absent inputs."""
+    """Resize-11 without the empty tensors that stood for absent inputs.
+
+    Its mode 'tf_half_pixel_for_nn', (i + 1/2) / scale, is one of the compiler's own where no other gives the same.
+    """
     if b.since < 11:
         return upsample(b)
     x, roi, scales, sizes = (b.op.operand_at(i) for i in range(4))
     attributes: dict[str, object] = dict(b.attributes())
     mode = b.attr("coordinate_transformation_mode", "half_pixel")
     if mode == "tf_half_pixel_for_nn":  # floor((i + 1/2) / scale) is what half_pixel rounds up from a half
-        if b.attr("mode", "nearest") != "nearest" or b.attr("nearest_mode", "round_prefer_floor") != "floor":
-            raise b.unsupported("it has 'tf_half_pixel_for_nn' with another nearest_mode than 'floor'")
-        attributes |= {"coordinate_transformation_mode": "half_pixel", "nearest_mode": "round_prefer_ceil"}
+        if b.attr("mode", "nearest") == "nearest" and b.attr("nearest_mode", "round_prefer_floor") == "floor":
+            attributes |= {"coordinate_transformation_mode": "half_pixel", "nearest_mode": "round_prefer_ceil"}
+        else:
+            attributes["coordinate_transformation_mode"] = "tf_half_pixel"
     region = roi if mode == "tf_crop_and_resize" else None
     return [b.value(onnx.ResizeOp, x, region, scales, sizes, attributes=attributes)]
 
@@ -356,28 +360,85 @@ def group_normalization(b: Upgrade) -> Results:
 
 
 def scan(b: Upgrade) -> Results:
-    """Scan-8, over a batch of sequences  ->  Scan over the batch of Scan over the sequence."""
-    if b.op.operand_at(0) is not None:
-        raise b.unsupported("its sequences have lengths of their own")
+    """Scan-8, over a batch of sequences  ->  Scan over the batch of Scan over the sequence.
+
+    Sequences with lengths of their own go through all steps, of which those behind the length keep the states and give
+    zeros; one that is read backwards is turned in front.
+    """
     operands = [v for v in b.inputs()[1:] if v is not None]
-    count = b.attr("num_scan_inputs")
+    count, directions = b.attr("num_scan_inputs"), b.attr("directions")
     body = b.op.regions[0]
     b.op.detach_region(body)
     results = len(body.block.last_op.operands) if body.block.last_op is not None else 0
-    block = Block(arg_types=[UNKNOWN] * len(operands))
+    lengths = [] if b.op.operand_at(0) is None else [_checked_lengths(b, operands[-count])]
+    block = Block(arg_types=[UNKNOWN] * (len(lengths) + len(operands)))
+    given = list(block.args)[len(lengths) :]
+    names = b.op.attributes.get("onnx.inputs")
+    if lengths:
+        given, names = _of_one_length(UpgradeInside(b, block), body.block, given, count, directions), None
+        count, directions = count + 1, None
     inner = onnx.ScanOp.make(
-        list(block.args),
-        {"num_scan_inputs": count, "scan_input_directions": b.attr("directions")},
+        given,
+        {"num_scan_inputs": count, "scan_input_directions": directions},
         [UNKNOWN] * results,
         like=b.op,
         regions=[body],
     )
-    names = b.op.attributes.get("onnx.inputs")
     if names is not None:
         inner.attributes["onnx.inputs"] = names
     block.add_ops([inner, onnx.YieldOp.make(inner.results)])
-    outer = b.make(onnx.ScanOp, operands, {"num_scan_inputs": len(operands)}, [UNKNOWN] * results, [Region(block)])
+    sequences = [*lengths, *operands]
+    outer = b.make(onnx.ScanOp, sequences, {"num_scan_inputs": len(sequences)}, [UNKNOWN] * results, [Region(block)])
     return list(outer.results)
+
+
+class UpgradeInside(Upgrade):
+    """What is built in a block, at its end or in front of the values that it gives."""
+
+    def __init__(self, outer: Upgrade, block: Block) -> None:
+        super().__init__(outer.op, outer._weights)
+        self.block = block
+
+    def insert(self, made: Operation) -> None:
+        if "origin" in self.op.attributes:
+            made.attributes.setdefault("origin", self.op.attributes["origin"])
+        if isinstance(self.block.last_op, onnx.YieldOp):
+            self.block.insert_op_before(made, self.block.last_op)
+        else:
+            self.block.add_op(made)
+
+
+def _checked_lengths(b: Upgrade, sequences: SSAValue) -> SSAValue:
+    """Scan-8's lengths, from 0 to that of the axis; others are an error."""
+    lengths = b.x(0)
+    most = b.make(onnx.ShapeOp, [sequences], {"start": 1, "end": 2}).results[0]
+    past = b.value(onnx.AddOp, b.value(onnx.ReshapeOp, most, b.ints([])), b.ints(1))
+    allowed = b.value(onnx.RangeOp, b.ints(0), past, b.ints(1))
+    index = b.value(onnx.WhereOp, b.value(onnx.LessOp, lengths, b.ints(0)), past, lengths)
+    checked = b.make(onnx.GatherOp, [allowed, index])
+    checked.attributes[onnx.PROBLEM] = StringAttr("Scan: 'sequence_lens' has a length that the sequences do not have")
+    return checked.results[0]
+
+
+def _of_one_length(
+    b: UpgradeInside, body: Block, given: Sequence[SSAValue], count: int, directions: Sequence[int] | None
+) -> list[SSAValue]:
+    """What a Scan over one sequence is given, with the numbers of its steps at the end, where the body heeds them."""
+    length, first = b.block.args[0], len(given) - count
+    size = b.make(onnx.ShapeOp, [given[first]], {"start": 0, "end": 1}).results[0]
+    steps = b.value(onnx.RangeOp, b.ints(0), b.value(onnx.ReshapeOp, size, b.ints([])), b.ints(1))
+    last = b.value(onnx.SubOp, length, b.ints(1))
+    turned = b.value(onnx.MaxOp, b.value(onnx.SubOp, last, steps), b.ints(0))
+    sequences = [
+        b.value(onnx.GatherOp, x, turned) if backwards else x
+        for x, backwards in zip(given[first:], directions or [0] * count, strict=True)
+    ]
+    inside, end = UpgradeInside(b, body), body.last_op
+    assert isinstance(end, onnx.YieldOp)
+    alive = inside.value(onnx.LessOp, body.insert_arg(UNKNOWN, len(body.args)), length)
+    old = [*body.args[:first], *(inside.like(0, v) for v in end.operands[first:])]
+    end.operands = [inside.value(onnx.WhereOp, alive, new, before) for new, before in zip(end.operands, old)]
+    return [*given[:first], *sequences, steps]
 
 
 def scatter(b: Upgrade) -> Results:

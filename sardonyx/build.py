@@ -135,7 +135,7 @@ def takes_complex(op: Operation) -> bool:
 
 
 OF_COMPLEX = (
-    onnx.Col2ImOp, onnx.CompressOp, onnx.GridSampleOp, onnx.IdentityOp, onnx.NonZeroOp, onnx.RandomNormalLikeOp,
+    onnx.BitCastOp, onnx.Col2ImOp, onnx.CompressOp, onnx.GridSampleOp, onnx.IdentityOp, onnx.NonZeroOp, onnx.RandomNormalLikeOp,
     onnx.RandomUniformLikeOp, onnx.ResizeOp, onnx.ScatterElementsOp, onnx.ScatterNDOp, onnx.TensorScatterOp,
     onnx.UniqueOp, onnx.WhereOp,
 )  # fmt: skip

@@ -132,7 +132,7 @@ _BY_OPERATOR: dict[type[OnnxOp], Limits] = {
     onnx.QuantizeLinearOp: {
         "block_size": Within(0),
         "output_dtype": Element(none=True),
-        "precision": OneOf((0, 1, 10, 16)),
+        "precision": OneOf((0, 1, 10, 11, 16)),
         "saturate": _FLAG,
     },
     onnx.RMSNormalizationOp: _NORMAL,
@@ -157,7 +157,7 @@ _BY_OPERATOR: dict[type[OnnxOp], Limits] = {
         "coordinate_transformation_mode": OneOf(
             (
                 "half_pixel", "half_pixel_symmetric", "pytorch_half_pixel", "align_corners", "asymmetric",
-                "tf_crop_and_resize",
+                "tf_crop_and_resize", "tf_half_pixel",
             )
         ),
         "keep_aspect_ratio_policy": OneOf(("stretch", "not_larger", "not_smaller")),

@@ -199,6 +199,13 @@ def _half_pixel(
     return f.sub(f.div(f.add(x, 0.5), scale), 0.5)
 
 
+def _without_shift(
+    f: F32Formula, x: SSAValue, scale: SSAValue, n: SSAValue, m: SSAValue, region: Sequence[SSAValue]
+) -> SSAValue:
+    """Of Resize-11."""
+    return f.div(f.add(x, 0.5), scale)
+
+
 def _symmetric(
     f: F32Formula, x: SSAValue, scale: SSAValue, n: SSAValue, m: SSAValue, region: Sequence[SSAValue]
 ) -> SSAValue:
@@ -244,6 +251,7 @@ _COORDINATES = {
     "half_pixel_symmetric": _symmetric,
     "pytorch_half_pixel": _pytorch,
     "tf_crop_and_resize": _crop,
+    "tf_half_pixel": _without_shift,
 }
 
 

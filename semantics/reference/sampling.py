@@ -36,6 +36,8 @@ class Axis:
         scale = np.float32(self.scale)
         if mode == "half_pixel":
             return (x + np.float32(0.5)) / scale - np.float32(0.5)
+        if mode == "tf_half_pixel":  # of Resize-11
+            return (x + np.float32(0.5)) / scale if scale != 1 else x
         if mode == "half_pixel_symmetric":
             adjustment = np.float32(self.resized) / (scale * np.float32(self.extent))
             offset = np.float32(self.extent / 2) * (1 - adjustment)

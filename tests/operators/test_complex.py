@@ -119,3 +119,11 @@ def test_updates_combine(reduction: str, kind: type[np.generic]) -> None:
     check("ScatterND", [x, ints(1, 4, 1)[:, None], updates], {"reduction": reduction}, tolerance=4, levels=levels)
     places = RNG.integers(-5, 5, (3, 4))
     check("ScatterElements", [x, places, updates[:, :4]], {"reduction": reduction}, tolerance=4, levels=levels)
+
+
+def test_bits_of_another_type() -> None:
+    for kind, others in ((np.complex64, (11, 13, 7)), (np.complex128, (15,))):
+        for other in others:
+            check("BitCast", [numbers(3, 4).astype(kind)], {"to": other})
+    for dtype in (np.float64, np.uint64, np.int64):
+        check("BitCast", [RNG.integers(0, 2**60, (3, 4)).astype(dtype)], {"to": 14})

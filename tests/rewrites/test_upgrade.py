@@ -227,6 +227,28 @@ CASES: list[Case] = [
         coordinate_transformation_mode="tf_half_pixel_for_nn",
         nearest_mode="floor",
     ),
+    *(
+        case(  # (i + 1/2) / 2 is 1/4, 3/4, 5/4, ...
+            "Resize",
+            11,
+            {"x": X4, "r": np.zeros(0, np.float32), "s": np.array([1, 1, 1, 2], np.float32)},
+            X4[..., np.minimum(places, X4.shape[3] - 1)],
+            coordinate_transformation_mode="tf_half_pixel_for_nn",
+            **nearest,
+        )
+        for nearest, places in (
+            ({}, (np.arange(2 * X4.shape[3]) + 1) // 2),
+            ({"nearest_mode": "ceil"}, np.arange(2 * X4.shape[3]) // 2 + 1),
+        )
+    ),
+    case(
+        "Resize",
+        11,
+        {"x": X4, "r": np.zeros(0, np.float32), "s": np.array([1, 1, 1, 0.5], np.float32)},
+        X4[..., 1::2][..., : X4.shape[3] // 2],  # at 1, 3, ...
+        coordinate_transformation_mode="tf_half_pixel_for_nn",
+        mode="linear",
+    ),
     # normalizations
     *(case("BatchNormalization", v, {"x": X4, **C3}, normalized(X4, *C3.values())) for v in (7, 9)),
     case("BatchNormalization", 9, {"x": X4, **C3}, normalized(X4, *C3.values(), eps=0.5), epsilon=0.5, momentum=0.1),
@@ -364,6 +386,29 @@ def test_scan_over_a_batch() -> None:
     assert_allclose(final, sums[:, -1], rtol=1e-5)
 
 
+@pytest.mark.parametrize("directions", [[0, 0], [1, 1], [0, 1]], ids=str)
+def test_scan_over_sequences_of_different_lengths(directions: list[int]) -> None:
+    add, multiply = helper.make_node("Add", ["state", "a"], ["sum"]), helper.make_node("Mul", ["sum", "b"], ["next"])
+    copy = helper.make_node("Identity", ["next"], ["out"])
+    infos = [helper.make_tensor_value_info(n, TensorProto.FLOAT, [2]) for n in ("state", "a", "b", "next", "out")]
+    body = helper.make_graph([add, multiply, copy], "body", infos[:3], infos[3:])
+    lengths = np.array([2, 4, 0])
+    inputs = {"lengths": lengths, "s": floats(3, 2), "x": floats(3, 4, 2), "y": floats(3, 4, 2)}
+    names = ["lengths", "s", "x", "y"]
+    scan = helper.make_node("Scan", names, ["final", "all"], body=body, num_scan_inputs=2, directions=directions)
+    found = sx.compile(model_of([scan], 8, inputs, ["final", "all"]))(inputs)
+    for row, length in enumerate(lengths):
+        sequences = [inputs[n][row, :length][:: -1 if back else 1] for n, back in zip("xy", directions)]
+        state, steps = inputs["s"][row], np.zeros((4, 2), np.float32)
+        for step, (a, b) in enumerate(zip(*sequences)):
+            state = steps[step] = (state + a) * b
+        assert_allclose(found["final"][row], state, rtol=1e-6)
+        assert_allclose(found["all"][row], steps, rtol=1e-6)
+    for wrong in (5, -1):
+        with pytest.raises(sx.InputError, match="a length that the sequences do not have"):
+            sx.compile(model_of([scan], 8, inputs, ["final", "all"]))(inputs | {"lengths": np.array([2, wrong, 0])})
+
+
 def test_dropout_of_version_1_trains_unless_told_otherwise() -> None:
     module, _ = import_model(model_of([helper.make_node("Dropout", ["x"], ["y"], ratio=0.25)], 1, {"x": X2}, ["y"]))
     upgrade_opset(module)
@@ -410,11 +455,6 @@ def test_what_has_no_equivalent_is_refused() -> None:
     assert "its p is 1.5" in refused(make("GlobalLpPool", ["x"], ["y"], p=1.5), 1, {"x": X4})
     assert "statistics are read" in refused(make("BatchNormalization", BN, ["y", "", "", "m"]), 9, bn)
     assert "in test mode" in refused(make("BatchNormalization", BN, ["y", "m"], is_test=1), 6, bn)
-    assert "another nearest_mode" in refused(
-        make("Resize", ["x", "r", "s"], ["y"], coordinate_transformation_mode="tf_half_pixel_for_nn"),
-        11,
-        {"x": X4, "r": floats(0), "s": floats(4)},
-    )
     assert "no element type 'FANCY'" in refused(make("Cast", ["x"], ["y"], to="FANCY"), 1, {"x": X2})
     both = [make("Cast", ["x"], ["y"], to="FANCY", name="one"), make("GlobalLpPool", ["x"], ["z"], p=0.5, name="two")]
     module, _ = import_model(model_of(both, 1, {"x": X4}, ["y", "z"]))
