@@ -95,6 +95,8 @@ class Sizes(DimBuilder):
         args = [self._argument_magnitude(arg, parts) for arg in atom.args]
         if (value := self._nearly(atom)) is not None:
             return self._absolute(value)
+        if (by := constant_divisor(atom)) is not None:
+            return b.fadd(b.fmul(args[0], b.const(1 / by, F64)), b.const(1.0, F64))
         if (only := DECIDING.get(atom.kind)) is not None:
             return args[only]
         first, *rest = args
@@ -154,6 +156,13 @@ DECIDING = {"floordiv": 0, "mod": 1}
 """The argument that bounds such a call's value; the values of the others are bounded by their largest argument."""
 
 
+def constant_divisor(call: Call) -> int | None:
+    """The absolute value of the number that a call divides by: the quotient, rounded down, is as much less."""
+    if call.kind != "floordiv" or not call.args[1].is_const:
+        return None
+    return abs(call.args[1].value) or None
+
+
 def largest_magnitude(dim: Dim, limit: Callable[[str], float]) -> float:
     """The largest magnitude of the expression and of all calls' arguments in it."""
     parts: dict[Dim, float] = {}
@@ -184,6 +193,8 @@ def _atom_magnitude(atom: Atom, limit: Callable[[str], float], parts: dict[Dim, 
         if arg not in parts:
             parts[arg] = _magnitude(arg, limit, parts)
         args.append(parts[arg])
+    if (by := constant_divisor(atom)) is not None:
+        return args[0] / by + 1
     only = DECIDING.get(atom.kind)
     return max(args) if only is None else args[only]
 

@@ -135,9 +135,9 @@ def takes_complex(op: Operation) -> bool:
 
 
 OF_COMPLEX = (
-    onnx.BitCastOp, onnx.Col2ImOp, onnx.CompressOp, onnx.GridSampleOp, onnx.IdentityOp, onnx.NonZeroOp, onnx.RandomNormalLikeOp,
-    onnx.RandomUniformLikeOp, onnx.ResizeOp, onnx.ScatterElementsOp, onnx.ScatterNDOp, onnx.TensorScatterOp,
-    onnx.UniqueOp, onnx.WhereOp,
+    onnx.BitCastOp, onnx.Col2ImOp, onnx.CompressOp, onnx.GridSampleOp, onnx.IdentityOp, onnx.NonZeroOp,
+    onnx.RandomNormalLikeOp, onnx.RandomUniformLikeOp, onnx.ResizeOp, onnx.ScatterElementsOp, onnx.ScatterNDOp,
+    onnx.TensorScatterOp, onnx.UniqueOp, onnx.WhereOp,
 )  # fmt: skip
 """Operators that are no movement and have such a lowering."""
 

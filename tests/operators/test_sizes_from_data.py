@@ -230,3 +230,15 @@ def test_a_number_has_no_pads() -> None:
         assert program(np.array(3, np.float32), np.zeros(0, np.int64))["y"] == 3
         with pytest.raises(sx.InputError):
             program(np.array(3, np.float32), np.zeros(2, np.int64))
+
+
+def test_sizes_of_one_resize_behind_another() -> None:
+    """Quotients of quotients, whose numerators are far larger than they are."""
+    made = model('(float[1, 1, H, W] x) => (float[A, B, C, D] y) { s = Constant <value_floats = [1.0, 1.0, 0.37, 0.61]> () '
+                 't = Constant <value_floats = [1.0, 1.0, 2.7, 3.3]> () a = Resize(x, "", s) b = Resize(a, "", t) '
+                 'c = Resize(b, "", s) y = Resize(c, "", t) }')  # fmt: skip
+    assert sx.compile(made)(np.zeros((1, 1, 100, 100), np.float32))["y"].shape == (1, 1, 97, 402)
+    cropped = model('(float[1, 1, H, W] x) => (float[A, B, C, D] y) { s = Constant <value_floats = [1.0, 1.0, 0.6, 1.7]> () '
+                    'r = Constant <value_floats = [0.0, 0.0, 0.1, -0.2, 1.0, 1.0, 0.8, 1.3]> () '
+                    'y = Resize <coordinate_transformation_mode = "tf_crop_and_resize"> (x, r, s) }')  # fmt: skip
+    assert sx.compile(cropped)(np.zeros((1, 1, 5, 6), np.float32))["y"].shape == (1, 1, 2, 15)

@@ -18,6 +18,8 @@ from sardonyx.rewrites.upgrade_rules import RULES
 from sardonyx.runtime.errors import UnsupportedError
 from sardonyx.semantics.interpreter import run_graph
 
+import sardonyx as sx
+
 Array = np.ndarray
 RANDOM = np.random.default_rng(7)
 
