@@ -12,7 +12,7 @@ from xdsl.ir import Attribute, Operation, SSAValue
 
 from ...dialects.dims.expression import Dim, DimError
 from ...dialects.dims.interval import SIZE_LIMIT, interval
-from ...dialects.onnx.types import ELEMENT_TYPES
+from ...dialects.onnx.types import ELEMENT_NAMES, ELEMENT_TYPES
 from . import value_arithmetic, value_movement
 from .computed import Array, computed_results
 from .context import Context, Guard, RankUnknown, static_shape, symbols_for
@@ -100,6 +100,15 @@ def _keep_range(c: Context, e: Dim, symbol: Dim) -> None:
                 c.scope.facts.assume(condition)
 
 
+def _wraps(e: Dim) -> bool:
+    """Whether a factor or summand takes even one size beyond int64, where arithmetic at run time wraps.
+
+    Products of several sizes count as one: no model means them to.
+    """
+    most = sum(abs(coefficient) * (SIZE_LIMIT if monomial else 1) for coefficient, monomial in e.terms)
+    return most >= 2**63
+
+
 def _fits(c: Context, e: Element, element: Attribute) -> bool:
     """Whether an integer stays in its type; sizes are held to it by a guard, data is not."""
     if not isinstance(e, Dim):
@@ -108,7 +117,7 @@ def _fits(c: Context, e: Element, element: Attribute) -> bool:
     if e.is_const:
         return low <= e.value <= high
     if element == ELEMENT_TYPES[7]:
-        return True
+        return not _wraps(e)
     facts = c.scope.facts
     if facts.prove_le(low, e) and facts.prove_le(e, high + (_SLACK if high == SIZE_LIMIT - 1 else 0)):
         return True
@@ -118,5 +127,5 @@ def _fits(c: Context, e: Element, element: Attribute) -> bool:
         if facts.prove(condition).answer is False:
             return False
         if facts.prove(condition).answer is None:
-            c.guards.append(Guard(condition, "an integer of 32 bits does not overflow"))
+            c.guards.append(Guard(condition, f"a size as {ELEMENT_NAMES[element]} stays in the range of that type"))
     return True

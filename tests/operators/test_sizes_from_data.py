@@ -234,11 +234,28 @@ def test_a_number_has_no_pads() -> None:
 
 def test_sizes_of_one_resize_behind_another() -> None:
     """Quotients of quotients, whose numerators are far larger than they are."""
-    made = model('(float[1, 1, H, W] x) => (float[A, B, C, D] y) { s = Constant <value_floats = [1.0, 1.0, 0.37, 0.61]> () '
+    made = model('(float[1, 1, H, W] x) => (float[A, B, C, D] y) { '
+                 's = Constant <value_floats = [1.0, 1.0, 0.37, 0.61]> () '
                  't = Constant <value_floats = [1.0, 1.0, 2.7, 3.3]> () a = Resize(x, "", s) b = Resize(a, "", t) '
                  'c = Resize(b, "", s) y = Resize(c, "", t) }')  # fmt: skip
     assert sx.compile(made)(np.zeros((1, 1, 100, 100), np.float32))["y"].shape == (1, 1, 97, 402)
-    cropped = model('(float[1, 1, H, W] x) => (float[A, B, C, D] y) { s = Constant <value_floats = [1.0, 1.0, 0.6, 1.7]> () '
+    cropped = model('(float[1, 1, H, W] x) => (float[A, B, C, D] y) { '
+                    's = Constant <value_floats = [1.0, 1.0, 0.6, 1.7]> () '
                     'r = Constant <value_floats = [0.0, 0.0, 0.1, -0.2, 1.0, 1.0, 0.8, 1.3]> () '
                     'y = Resize <coordinate_transformation_mode = "tf_crop_and_resize"> (x, r, s) }')  # fmt: skip
     assert sx.compile(cropped)(np.zeros((1, 1, 5, 6), np.float32))["y"].shape == (1, 1, 2, 15)
+
+
+@pytest.mark.parametrize("factor", [2**62, 2**63 - 1, 3037000500**2 // 2])
+def test_products_of_sizes_wrap_where_a_factor_is_too_large(factor: int) -> None:
+    made = model("(float[N] x) => (int64[1] y, int64[1] z) { s = Shape(x) "
+                 f"k = Constant <value_ints = [{factor}]> () "
+                 "q = Constant <value_ints = [7]> () "
+                 "a = Mul(s, k) b = Add(a, q) y = Mod(b, q) z = Div(a, k) }")  # fmt: skip
+    program, graph = sx.compile(made), sx.lower(made, to="graph")
+    for size in (0, 1, 2, 3, 5):
+        product = (size * factor + 2**63) % 2**64 - 2**63
+        past = (product + 7 + 2**63) % 2**64 - 2**63
+        for found in (program(np.zeros(size, np.float32)), sx.run(graph, {"x": np.zeros(size, np.float32)})):
+            assert found["y"].tolist() == [past % 7]
+            assert found["z"].tolist() == [abs(product) // factor * (1 if product >= 0 else -1)]
