@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import onnx as onnx_package
-from onnx import GraphProto, ModelProto, NodeProto, TypeProto, ValueInfoProto
+from onnx import FunctionProto, GraphProto, ModelProto, NodeProto, TypeProto, ValueInfoProto
 from xdsl.dialects.builtin import ModuleOp, TensorType, UnrankedTensorType
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
@@ -125,20 +125,41 @@ class _Writer:
     def functions(self, model: ModelProto, module: ModuleOp) -> None:
         """Writes the types of local functions' values: what all calls agree on, other sizes being left open."""
         types: dict[tuple[int, str], list[Attribute]] = {}  # by the node of the function's body, and the value's name
+        made: dict[tuple[int, ...], list[Operation]] = {}
         for op in main_of(module).walk():
+            made.setdefault(origin_of(op), []).append(op)
             for name, value in _names_of(op):
                 for node in origin_of(op):
                     types.setdefault((node, name.rpartition("/")[2]), []).append(value.type)
+        single: dict[int, list[Operation]] = {}  # by the node of the function's body, what calls have made of it
+        for origin, ops in made.items():
+            if len(origin) > 1 and len(ops) == 1:
+                single.setdefault(origin[-1], []).append(ops[0])
         functions = [op for op in module.ops if isinstance(op, FuncOp) and is_local_function(op)]
         for proto, function in zip(model.functions, functions, strict=True):
             del proto.value_info[:]
+            for name, argument in zip(proto.input, function.body.block.args, strict=True):
+                self._told(proto, name, _common(_types_given(argument, single)))
             for op in function.body.block.ops:
                 for name, _ in _names_of(op) if not isinstance(op, onnx.CallOp) else ():
                     found = [t for node in origin_of(op) for t in types.get((node, name.rpartition("/")[2]), [])]
-                    common = _common(found)
-                    info = ValueInfoProto(name=name)
-                    if common is not None and _set_type(info, common, self.texts):
-                        proto.value_info.append(info)
+                    self._told(proto, name, _common(found))
+
+    def _told(self, proto: FunctionProto, name: str, type_: Attribute | None) -> None:
+        """Writes the type of a function's value, where one is known."""
+        info = ValueInfoProto(name=name)
+        if type_ is not None and _set_type(info, type_, self.texts):
+            proto.value_info.append(info)
+
+
+def _types_given(argument: SSAValue, single: Mapping[int, Sequence[Operation]]) -> list[Attribute]:
+    """The types of what calls give for an argument of a local function: of the operands of one op that reads it."""
+    for use in argument.uses:
+        reader = use.operation
+        found = [op for node in origin_of(reader) for op in single.get(node, ())]
+        if found and all(type(op) is type(reader) and len(op.operands) == len(reader.operands) for op in found):
+            return [op.operands[use.index].type for op in found]
+    return []
 
 
 def _common(types: Sequence[Attribute]) -> Attribute | None:

@@ -103,6 +103,7 @@ def test_values_of_functions_have_what_all_calls_agree_on() -> None:
     halves, once = ({i.name: sizes(i) for i in f.value_info} for f in inferred.functions)
     assert (halves["s"], halves["h"], halves["t"]) == ([2], ["?", 8], [8, "?"])
     assert once["h"] == ["2*N", 4]
+    assert (halves["a"], once["a"]) == (["?", 8], ["N", 4])
     made = {name for node in inferred.graph.node for name in node.output}
     assert {i.name for i in inferred.graph.value_info} <= made  # nothing of what a function's instance is made of
     old = sx.infer_shapes(onnx.parser.parse_model(FUNCTIONS.format(9)))
