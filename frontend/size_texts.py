@@ -14,7 +14,8 @@ def dim_of_text(text: str) -> Dim | None:
     """A `dim_param` that is a name or an expression; None for other text (`?`, `p2o.Dim.0`).
 
     Beside the grammar of `parse_dim`, it reads `Max`, `Min`, `FloorDiv`, `Mod`, `**`, and quotients rounded by `floor`,
-    `ceiling` or `CeilToInt`, as torch and sympy print sizes.  A name that the compiler has for itself is other text.
+    `ceil`, `ceiling` or `CeilToInt`, as torch and sympy print sizes.  A name that the compiler has for itself is other
+    text.
     """
     if not text.isascii():
         return None  # a symbol stands in the IR's text, and in expressions that Python reads
@@ -55,7 +56,9 @@ class _Printed(ast.NodeTransformer):
                 return ast.BinOp(a, ast.Div(), b)
             case ast.Call(func=ast.Name(id="floor" | "FloorToInt"), args=[ast.BinOp(a, ast.Div(), b)], keywords=[]):
                 return ast.BinOp(a, ast.FloorDiv(), b)
-            case ast.Call(func=ast.Name(id="ceiling" | "CeilToInt"), args=[ast.BinOp(a, ast.Div(), b)], keywords=[]):
+            case ast.Call(
+                func=ast.Name(id="ceil" | "ceiling" | "CeilToInt"), args=[ast.BinOp(a, ast.Div(), b)], keywords=[]
+            ):
                 return ast.UnaryOp(ast.USub(), ast.BinOp(ast.UnaryOp(ast.USub(), a), ast.FloorDiv(), b))
             case _:
                 return node

@@ -10,6 +10,8 @@ from xdsl.dialects.builtin import DYNAMIC_INDEX, TensorType, UnrankedTensorType
 from xdsl.ir import Attribute
 
 from ..dialects.dims import Dim, ShapeAttr, as_dim, tensor_type
+from ..dialects.dims.expression import is_symbol_name
+from ..dialects.dims.reserved import is_reserved
 from ..dialects.onnx.declared import Declared, Size
 from ..dialects.onnx.types import (
     ELEMENT_CODES,
@@ -53,7 +55,8 @@ class InputTypes:
     """The types of a graph's inputs.
 
     A size that the file does not name is a fresh symbol, of that axis alone.  Text that is no expression is a name, and
-    so is an expression of which the other sizes do not tell the symbols: each has one symbol wherever it stands.
+    so is an expression of which the other sizes do not tell the symbols: each has one symbol wherever it stands, and a
+    text's is close to it (`batch size` is `batch_size`).
     """
 
     def __init__(self, inputs: Iterable[ValueInfoProto]) -> None:
@@ -100,15 +103,15 @@ class InputTypes:
             known = size if dim is None else dim
             if (dim is None and is_name(size)) or (dim is not None and not dim.symbols <= self._told):
                 if known not in self._names:
-                    self._names[known] = self._fresh(name, axis)
+                    self._names[known] = self._fresh(f"{name}_{axis}" if dim is not None else size)
                 return self._names[known]
-        return dim if dim is not None else self._fresh(name, axis)
+        return dim if dim is not None else self._fresh(f"{name}_{axis}")
 
-    def _fresh(self, name: str, axis: int) -> Dim:
-        symbol = re.sub(r"\W", "_", f"{name}_{axis}", flags=re.ASCII)
+    def _fresh(self, text: str) -> Dim:
+        symbol = re.sub(r"\W", "_", text, flags=re.ASCII)
         if not symbol[0].isalpha():
             symbol = f"s{symbol}"
-        while symbol in self._taken:
+        while symbol in self._taken or not is_symbol_name(symbol) or is_reserved(symbol):
             symbol += "_"
         self._taken.add(symbol)
         return Dim.symbol(symbol)

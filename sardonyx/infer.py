@@ -40,10 +40,11 @@ def infer_shapes(model: ModelProto | str | Path | bytes, *, keep_defaults: bool 
     """A copy of the model in which every value has its type in `output` or `value_info` of its graph or body.
 
     Sizes are numbers, or `dim_param` expressions over the inputs' symbols with `+ - * // %`, `min()`, `max()` and
-    `broadcast()`; a size that data decides is a new name, and so is one that each iteration of a body may change.  The
-    types that the file declared are replaced.  Values of a local function have the sizes that all its calls agree on.
-    An initializer that the file also lists as an input has its default value, unless `keep_defaults` says that a caller
-    may still give another one: then sizes that rest on it are new names.
+    `broadcast()`; a size that data decides is a new name, and so is one that each iteration of a body may change.  An
+    input's size keeps its text, but where that is no expression (`batch size`) and others are made of it, it is written
+    as they have it (`batch_size`).  The types that the file declared are replaced.  Values of a local function have the
+    sizes that all its calls agree on.  An initializer that the file also lists as an input has its default value,
+    unless `keep_defaults` says that a caller may still give another one: then sizes that rest on it are new names.
     Raises ModelError where the model is wrong, UnsupportedError for operators without a rule and a declared type.
     """
     module, weights = import_model(model)
@@ -78,11 +79,19 @@ def _write(model: ModelProto, module: ModuleOp, dead: Set[Region]) -> None:
     assert last is not None
     batched = (opsets_of(module).get("") or SCAN_WITHOUT_BATCH) < SCAN_WITHOUT_BATCH
     without = dead | {r for op in module.walk() if batched and isinstance(op, onnx.ScanOp) for r in op.regions}
-    writer = _Writer(Texts(model.graph.input, dict(zip(names_of(main, INPUTS), block.args))), without)
-    del model.graph.value_info[:]
-    writer.graph(model.graph, block, last.operands)
-    if model.ir_version >= FUNCTIONS_DECLARE:
-        writer.functions(model, module)
+    arguments = dict(zip(names_of(main, INPUTS), block.args))
+    texts = Texts(model.graph.input, arguments)
+    writer = _Writer(texts, without)
+    for again in (False, True):
+        del model.graph.value_info[:]
+        writer.graph(model.graph, block, last.operands)
+        if model.ir_version >= FUNCTIONS_DECLARE:
+            writer.functions(model, module)
+        if again or not texts.give_way():
+            break
+    for info in model.graph.input:
+        if info.name in arguments:
+            texts.name(info, arguments[info.name].type)
 
 
 @dataclass(frozen=True)
@@ -186,11 +195,16 @@ def _names_of(op: Operation) -> Iterator[tuple[str, SSAValue]]:
 
 
 class Texts:
-    """What the file calls sizes of its inputs, where that is not how expressions are written."""
+    """What the file calls sizes of its inputs, where that is not how expressions are written.
+
+    A text that is no expression (`batch size`) stays as it is unless an expression of that size is written, which needs
+    a name for it: then it gives way to that name (`batch_size`) wherever it stands, and so the input tells the name.
+    """
 
     def __init__(self, inputs: Iterable[ValueInfoProto], arguments: Mapping[str, SSAValue]) -> None:
         self._texts: dict[Dim, str] = {}
         self._expressions: dict[str, Dim] = {}
+        self._needed: set[str] = set()
         for info in inputs:
             type_ = arguments[info.name].type if info.name in arguments else None
             if not isinstance(type_, TensorType) or not info.type.HasField("tensor_type"):
@@ -209,7 +223,27 @@ class Texts:
 
     def of(self, size: Dim) -> str:
         """The text of a size."""
-        return self._texts.get(size) or str(size.subs(self._expressions))
+        text = self._texts.get(size)
+        if text is None:
+            meant = size.subs(self._expressions)
+            self._needed |= meant.symbols
+            text = str(meant)
+        return text
+
+    def give_way(self) -> bool:
+        """Lets names that expressions have needed take the place of texts; tells whether there are such."""
+        given = [size for size, text in self._texts.items() if str(size) in self._needed and dim_of_text(text) is None]
+        for size in given:
+            del self._texts[size]
+        return bool(given)
+
+    def name(self, info: ValueInfoProto, type_: Attribute) -> None:
+        """Names the sizes of an input whose text is no expression, where it gave way or there is none."""
+        if not isinstance(type_, TensorType) or not info.type.HasField("tensor_type"):
+            return
+        for size, written in zip(dims.dims_of(type_), info.type.tensor_type.shape.dim, strict=True):
+            if size not in self._texts and str(size) in self._needed and dim_of_text(written.dim_param) is None:
+                written.dim_param = str(size)
 
 
 def _set_type(info: ValueInfoProto, type_: Attribute, texts: Texts) -> bool:

@@ -58,7 +58,7 @@ def test_sizes_that_are_no_symbols_are_fresh_for_each_axis() -> None:
     main = main_of(import_model(types_of_all_kinds())[0])
     types = dict(zip(names_of(main, INPUTS), main.body.block.arg_types))
     sizes = [str(d) for d in dims_of(types["odd"])]
-    assert sizes == ["odd_0", "odd_1", "odd_2", "odd_3", "0", "2*N", "N", "max(N, 3)", "odd_8"]
+    assert sizes == ["odd_0", "p2o_Dim_0", "odd_2", "odd_3", "0", "2*N", "N", "max(N, 3)", "odd_8"]
     assert declared_types(main)["odd"].sizes == ("?", "p2o.Dim.0", None, -1, 0, "2*N", "N", "max(N, 3)", None)
     assert types["any"] == UnrankedTensorType(f32)
     assert types["scalar"] == TensorType(f32, [])

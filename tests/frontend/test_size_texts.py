@@ -23,6 +23,7 @@ import sardonyx as sx
         ("s0**3", "s0*s0*s0"),
         ("floor(s0/2)", "s0//2"),
         ("ceiling(s0/2)", "(s0 + 1)//2"),
+        ("ceil(s0/2)", "(s0 + 1)//2"),
         ("CeilToInt(IntTrueDiv(s0 - 1, 2))", "s0//2"),
         ("((s0 - 1)//2) + 1", "(s0 + 1)//2"),
     ],
@@ -93,3 +94,39 @@ def test_a_size_that_others_tell_is_a_guard() -> None:
     with pytest.raises(sx.InputError, match="a\\*b"):
         run(exps(["a"], ["b"], ["a*b"]), 2, 3, 5)
     assert run(exps(["s0"], ["Max(1, s0)"]), 0, 1) == [(0,), (1,)]
+
+
+def joined(first: str, second: str) -> tuple[list[str], list[str]]:
+    """Texts of the sizes of two inputs, and of the first with itself and of the second, in the inferred model."""
+    model = exps([first], [second])
+    model.graph.node.append(helper.make_node("Concat", ["y0", "x0"], ["z"], axis=0))
+    model.graph.output[0].name = "z"
+    before = model.SerializeToString()
+    inferred = sx.infer_shapes(model).graph
+    assert model.SerializeToString() == before
+    found = [[i.type.tensor_type.shape.dim[0].dim_param for i in side] for side in (inferred.input, inferred.output)]
+    return found[0], found[1]
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("batch size", "batch_size"),
+        ("batch.size", "batch_size"),
+        ("N/2", "N_2"),
+        ("min", "min_"),
+        ("\u03b1", "s_"),
+        ("v 1234567890123", "v_1234567890123"),
+        ("?", "x0_0"),
+        ("", "x0_0"),
+    ],
+)
+def test_a_name_in_an_expression_is_told_by_an_input(text: str, name: str) -> None:
+    inputs, outputs = joined(text, "other size")
+    assert outputs == [f"2*{name}", "other size"] and inputs == [name, "other size"]
+
+
+def test_a_text_gives_way_wherever_it_stands() -> None:
+    assert joined("batch size", "batch size") == (["batch_size", "batch_size"], ["2*batch_size", "batch_size"])
+    assert joined("batch size", "batch_size") == (["batch_size_", "batch_size"], ["2*batch_size_", "batch_size"])
+    assert joined("batch size", "batch.size") == (["batch_size", "batch.size"], ["2*batch_size", "batch.size"])
