@@ -28,6 +28,10 @@ def build(context: TemplateContext, op: kernel.TemplateOp) -> None:
     batches, classes, count = operator.dims(SCORES)
     tasks, boxes = e.dim(batches * classes), e.dim(count)
     limit = wanted(operator).min(boxes)
+    if operator.has(OVERLAP):
+        share = wide(e, e.load(operator.buffer(OVERLAP), 0))
+        inside = e.both(e.compare("oge", share, e.constant(0.0, F64)), e.compare("ole", share, e.constant(1.0, F64)))
+        e.check(inside, "value", operator.problem("NonMaxSuppression: 'iou_threshold' is not in [0, 1]"), [])
     chosen = context.scratch(i64, whole(batches, classes, count))
     counts = context.scratch(i64, whole(batches, classes))
     with e.parallel(tasks, 1) as (lower, upper, thread):

@@ -53,10 +53,45 @@ def converted(x: Node, to: Element) -> Node:
 
 
 def cast(o: Operands) -> list[Node]:
-    to = o.element()
+    x, to = o[0], o.element()
     if to.small is not None:
         to = replace(to, saturate=bool(o.attr("saturate")), rounding=o.attr("round_mode"))
-    return [converted(o[0], to)]
+    source = x.element
+    if to.is_float and to.bits < 32 and (source is F64 or (source.is_integer and source.bits >= 32)):
+        return [pointwise(lambda s, v: _in_odd_f32(s, v, source), (x,), x.dims, to, 8)]
+    return [converted(x, to)]
+
+
+def _in_odd_f32(s: Scalars, v: SSAValue, source: Element) -> SSAValue:
+    """In f32, such that a second rounding to fewer digits gives what one would have given.
+
+    Towards the neighbour whose last bit is set, where the value is none of f32 (Boldo and Melquiond, "Emulation of FMA
+    and correctly rounded sums: proved algorithms using rounding to odd", 2008).
+    """
+    if source.is_integer:
+        v = convert(s, _sticky(s, v, source) if source.bits == 64 else v, source, F64)
+    nearest = s.convert("truncf", v, F32)
+    back, bits, zero = s.convert("extf", nearest, F64), s.convert("bitcast", nearest, I32), s.constant(0, I32)
+    is_odd = s.compare("ne", s.both(bits, s.constant(1, I32)), zero, I32)
+    stays = s.either(is_odd, s.negate(s.compare("ne", s.sub(back, v, F64), s.constant(0.0, F64), F64)))
+    stays = s.either(
+        stays, s.either(s.is_nan(v, F64), s.compare("eq", s.abs(v, F64), s.constant(float("inf"), F64), F64))
+    )
+    outward = s.compare("gt", s.abs(v, F64), s.abs(back, F64), F64)
+    step = s.select(outward, s.constant(1, I32), s.constant(-1, I32))
+    return s.convert("bitcast", s.add(bits, s.select(stays, zero, step), I32), F32)
+
+
+def _sticky(s: Scalars, v: SSAValue, t: Element) -> SSAValue:
+    """A number of 64 bits as one that f64 holds: where it is large its last 12 bits only tell whether any is set."""
+    low = s.constant(0xFFF, t)
+    rest = s.both(v, low)
+    some = s.select(s.compare("eq", rest, s.constant(0, t), t), s.constant(0, t), s.constant(0x800, t))
+    cut = s.either(s.sub(v, rest, t), some)
+    small = s.compare("lt", v, s.constant(1 << 52, t), t)
+    if t.kind == "i":
+        small = s.both(small, s.compare("gt", v, s.constant(-(1 << 52), t), t))
+    return s.select(small, v, cut)
 
 
 # Quantization

@@ -22,7 +22,6 @@ from .dtypes import (
     is_float,
     is_integer,
     is_string,
-    narrow,
     single,
     strings,
     text,
@@ -43,7 +42,7 @@ def convert(x: Array, to: np.dtype, saturate: bool = True, round_mode: str = "up
     if is_integer(to):
         return _to_integer(x, to)
     if to == E8M0:
-        return _to_e8m0(double(x), saturate, round_mode)
+        return _to_e8m0(double(_in_single(single(x))), saturate, round_mode)
     if to in FLOAT8S:
         return _to_float8(x, to, saturate)
     if to.kind == "c":
@@ -56,11 +55,26 @@ def _to_float(x: Array, to: np.dtype) -> Array:
         x = x.astype(np.int32)
     if is_float(x.dtype) and x.dtype.itemsize < 4:
         x = x.astype(np.float32)
-    if to.itemsize == 1 and x.dtype != np.float32:
-        x = x.astype(np.float32)
-    if x.dtype.kind in "iu" and to.itemsize < 4:
-        return narrow(x.astype(np.float64), to)
-    return x.astype(to)
+    return _in_single(x).astype(to) if to.itemsize < 4 else x.astype(to)
+
+
+def _in_single(x: Array) -> Array:
+    """Numbers in float32, such that a second rounding to fewer digits gives what one would have given.
+
+    Toward the neighbour whose last bit is set, where a number is none of float32 (Boldo and Melquiond, "Emulation of
+    FMA and correctly rounded sums: proved algorithms using rounding to odd", 2008).
+    """
+    if x.dtype.kind in "iu" and x.dtype.itemsize == 8:  # what float64 does not hold is told by one bit
+        rest = x & np.array(0xFFF, x.dtype)
+        large = (x >= 2**52) | (x <= -(2**52)) if x.dtype.kind == "i" else x >= 2**52
+        x = np.where(large, (x - rest) | np.where(rest != 0, np.array(0x800, x.dtype), np.array(0, x.dtype)), x)
+    wide = double(x)
+    with np.errstate(over="ignore"):
+        nearest = wide.astype(np.float32)
+    bits, back = nearest.view(np.int32), double(nearest)
+    moves = (back != wide) & np.isfinite(wide) & (bits & 1 == 0)
+    step = np.where(np.abs(wide) > np.abs(back), 1, -1).astype(np.int32)
+    return np.where(moves, bits + step, bits).astype(np.int32).view(np.float32)
 
 
 def _to_integer(x: Array, to: np.dtype) -> Array:
@@ -93,7 +107,7 @@ def _wrap_small(x: Array, to: np.dtype) -> Array:
 
 def _to_float8(x: Array, to: np.dtype, saturate: bool) -> Array:
     """The two tables of Cast for float 8 types."""
-    wide = single(x).astype(np.float32)
+    wide = _in_single(single(x))
     result = wide.astype(to)
     if not saturate:
         return result

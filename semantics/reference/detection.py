@@ -41,6 +41,8 @@ def non_max_suppression(
     """[selected, 3] rows of batch, class and box; in a class by falling score, of equal scores the lower box first."""
     limit = 0 if max_output_boxes_per_class is None else integer_of(max_output_boxes_per_class)
     threshold = 0.0 if iou_threshold is None else float(double(iou_threshold).reshape(()))
+    if not 0 <= threshold <= 1:
+        raise ValueError(f"iou_threshold is {threshold}, and must be in [0, 1]")
     least = -np.inf if score_threshold is None else float(double(score_threshold).reshape(()))
     selected: list[tuple[int, int, int]] = []
     for batch in range(boxes.shape[0]):

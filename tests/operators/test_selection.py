@@ -38,6 +38,20 @@ def test_suppression_with_what_is_left_out() -> None:
     check("NonMaxSuppression", [boxes, scores, np.array(100), np.array(0.9, np.float32)])
 
 
+@pytest.mark.parametrize("overlap", [1.5, -0.1, np.nan])
+def test_a_share_of_overlap_out_of_range(overlap: float) -> None:
+    operands = [
+        np.ones((1, 2, 4), np.float32),
+        np.ones((1, 1, 2), np.float32),
+        ints(7),
+        np.array([overlap], np.float32),
+    ]
+    made = model_of("NonMaxSuppression", operands, {}, [ints(0)])
+    for run in (lambda f: sx.compile(made)(f), lambda f: sx.run(sx.lower(made, to="graph"), f)):
+        with pytest.raises(sx.InputError, match="iou_threshold"):
+            run({f"x{at}": x for at, x in enumerate(operands)})
+
+
 @pytest.mark.parametrize("sorted_", [0, 1])
 @pytest.mark.parametrize(
     "dtype", [np.float32, np.float16, BF16, np.float64, np.int8, np.uint8, np.int64, np.uint64, bool]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from typing import Any
 
 import ml_dtypes
@@ -56,3 +57,33 @@ def test_both_parts_of_complex_images_are_sampled(mode: str) -> None:
     model = model_of("GridSample", [x, grid], {"mode": mode}, [x], opset=22)
     [want] = ReferenceEvaluator(model).run(None, {"x0": x, "x1": grid})
     np.testing.assert_allclose(sx.compile(model)(x0=x, x1=grid)["y0"], want, rtol=1e-5, atol=1e-6)
+
+
+TARGETS = {10: np.dtype(np.float16), 16: np.dtype(ml_dtypes.bfloat16)}
+
+
+def nearest_even(value: float | int, kind: np.dtype) -> float:
+    """The nearest number of 16 bits by comparing neighbours exactly."""
+    start = int(np.float32(value).astype(kind).view(np.uint16))
+    near = [np.array(bits, np.uint16).view(kind)[()] for bits in range(max(start - 1, 0), start + 2)]
+    finite = [v for v in near if np.isfinite(np.float64(v))]
+    return float(min(finite, key=lambda v: (abs(Fraction(float(v)) - Fraction(value)), int(v.view(np.uint16)) & 1)))
+
+
+@pytest.mark.parametrize("to", [10, 16])
+@pytest.mark.parametrize("source", [np.float64, np.int64, np.uint64, np.int32])
+def test_casts_round_once(source: type[np.generic], to: int) -> None:
+    """By way of f32 a number next to the middle between two would become the middle."""
+    kind = TARGETS[to]
+    powers, tiny = RNG.integers(0, 15, 300), RNG.integers(-1, 2, 300)
+    steps = RNG.integers(0, 2**13, 300)
+    if source is np.float64:
+        x = (1 + steps / 2**13 + tiny * 2.0**-45) * np.exp2(powers)
+    else:
+        bits = 30 if source is np.int32 or to == 10 else 62
+        x = ((1 << powers) * (2**13 + steps) << (bits - 28)) + tiny
+        x = np.append(x >> 14 if to == 10 else x, 2**30 + 2**22 + 1 if bits == 30 else 2**60 + 2**52 + 1)
+        x = x[x < 65000] if to == 10 else x
+    x = x.astype(source)
+    [found] = check("Cast", [x], {"to": to}, levels=("graph", "tensor"))
+    assert found.astype(np.float64).tolist() == [nearest_even(v, kind) for v in x.tolist()]
