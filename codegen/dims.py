@@ -8,6 +8,7 @@ from xdsl.dialects import llvm
 from xdsl.ir import SSAValue
 
 from ..dialects.dims import Dim
+from ..dialects.dims.cases import case_of
 from ..dialects.dims.expression import Atom, Call
 from .build import FunctionBuilder
 from .llvm_types import I64
@@ -18,7 +19,8 @@ class DimBuilder:
 
     All values go to the block that is the builder's current one at the time; the caller sees to it that this block
     dominates the uses.  Division rounds down, mod has the divisor's sign (Python's rules); by zero, where a guard
-    elsewhere will have refused the sizes, both give something and do not trap.
+    elsewhere will have refused the sizes, both give something and do not trap.  Of a size that a condition chooses both
+    sides are computed, and the one that is not chosen may overflow.
     """
 
     def __init__(self, builder: FunctionBuilder, symbols: Mapping[str, SSAValue]) -> None:
@@ -36,6 +38,10 @@ class DimBuilder:
 
     def _sum(self, dim: Dim) -> SSAValue:
         b = self.builder
+        case = case_of(dim)
+        if case is not None:
+            holds = b.icmp("ne", self._atom(case.indicator), b.const(0, I64))
+            return b.select(holds, self.value(case.holds), self.value(case.fails))
         total: SSAValue | None = None
         for coefficient, monomial in dim.terms:
             term: SSAValue | None = None

@@ -2,22 +2,24 @@
 
 An expression's magnitude bounds its absolute value and those of all sums and products on the way to it, with each
 coefficient, symbol and call taken at its largest.  A `min` or `max` counts as much as its value, and of its arguments
-those that are sums are looked at by themselves: `max(v, 0)` is 0 for the least int64.  Where the ranges of the symbols
+those that are sums are looked at by themselves: `max(v, 0)` is 0 for the least int64.  Of a size that a condition
+chooses the side that holds counts, and a number that is a side by itself not at all.  Where the ranges of the symbols
 keep the magnitudes of an expression and of all calls' arguments in it below 2^62 nothing is checked; else the entry
 computes the largest of them in f64 first and fails the call where it is too large.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from xdsl.ir import SSAValue
 
 from ..dialects.dims import Dim
+from ..dialects.dims.cases import case_of
 from ..dialects.dims.expression import Atom, Call
 from ..dialects.dims.interval import SIZE_LIMIT
 from .dims import DimBuilder
-from .llvm_types import F64
+from .llvm_types import F64, I64
 from .scalar import ScalarBuilder
 
 MAGNITUDE_LIMIT = float(1 << 62)
@@ -64,10 +66,8 @@ class Sizes(DimBuilder):
         self._small.add(dim)
         b = self._scalar
         parts: dict[Dim, SSAValue] = {}
-        total = self._magnitude(dim, parts)
-        for other in parts.values():
-            total = self._larger(total, other)
-        return b.fcmp("olt", total, b.const(MAGNITUDE_LIMIT, F64))
+        total = self._magnitude(dim, parts, is_value=True)
+        return b.fcmp("olt", self._largest(total, parts), b.const(MAGNITUDE_LIMIT, F64))
 
     def _limit(self, symbol: str) -> float:
         return self._limits.get(symbol, ANY)
@@ -75,9 +75,22 @@ class Sizes(DimBuilder):
     def _larger(self, a: SSAValue, b: SSAValue) -> SSAValue:
         return self._scalar.select(self._scalar.fcmp("olt", a, b), b, a)
 
-    def _magnitude(self, dim: Dim, parts: dict[Dim, SSAValue]) -> SSAValue:
-        """The magnitude at run time, an f64; those of the calls' arguments are in `parts`, each computed once."""
+    def _largest(self, total: SSAValue, parts: Mapping[Dim, SSAValue]) -> SSAValue:
+        for other in parts.values():
+            total = self._larger(total, other)
+        return total
+
+    def _magnitude(self, dim: Dim, parts: dict[Dim, SSAValue], *, is_value: bool = False) -> SSAValue:
+        """The magnitude at run time, an f64; those of the calls' arguments are in `parts`, each computed once.
+
+        `is_value` says that nothing is computed of the expression.
+        """
         b = self._scalar
+        case = case_of(dim)
+        if case is not None:
+            self._atom_magnitude(case.indicator, parts)
+            sides = (self._side_magnitude(side, is_value) for side in (case.holds, case.fails))
+            return b.select(b.icmp("ne", self._atom(case.indicator), b.const(0, I64)), *sides)
         total: SSAValue | None = None
         for coefficient, monomial in dim.terms:
             term = b.const(float(abs(coefficient)), F64)
@@ -87,6 +100,12 @@ class Sizes(DimBuilder):
                     term = b.fmul(term, factor)
             total = term if total is None else b.fadd(total, term)
         return b.const(0.0, F64) if total is None else total
+
+    def _side_magnitude(self, side: Dim, is_value: bool) -> SSAValue:
+        if is_value and side.is_const:
+            return self._scalar.const(0.0, F64)
+        parts: dict[Dim, SSAValue] = {}
+        return self._largest(self._magnitude(side, parts, is_value=is_value), parts)
 
     def _atom_magnitude(self, atom: Atom, parts: dict[Dim, SSAValue]) -> SSAValue:
         b = self._scalar
@@ -166,11 +185,16 @@ def constant_divisor(call: Call) -> int | None:
 def largest_magnitude(dim: Dim, limit: Callable[[str], float]) -> float:
     """The largest magnitude of the expression and of all calls' arguments in it."""
     parts: dict[Dim, float] = {}
-    own = _magnitude(dim, limit, parts)
+    own = _magnitude(dim, limit, parts, is_value=True)
     return max([own, *parts.values()])
 
 
-def _magnitude(dim: Dim, limit: Callable[[str], float], parts: dict[Dim, float]) -> float:
+def _magnitude(dim: Dim, limit: Callable[[str], float], parts: dict[Dim, float], *, is_value: bool = False) -> float:
+    case = case_of(dim)
+    if case is not None:
+        _atom_magnitude(case.indicator, limit, parts)
+        sides = [side for side in (case.holds, case.fails) if not (is_value and side.is_const)]
+        return max((_magnitude(side, limit, parts, is_value=is_value) for side in sides), default=0.0)
     total = 0.0
     for coefficient, monomial in dim.terms:
         term = float(abs(coefficient))

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from . import division, extremes
 from .expression import (
+    ONE,
     Atom,
     Call,
     Dim,
@@ -34,6 +35,7 @@ class Relation(NamedTuple):
     total: Dim
     only_plus: bool  # whether neither of the two is to be written with a minus in place of the other
     prefers_first: bool  # among equally short ways: a remainder has better bounds than a difference of two
+    keeps_second: bool = False  # whether the second is never written by the first: an indicator stays one
 
 
 Sums = dict[Monomial, int]
@@ -47,7 +49,10 @@ def merge_complements(sums: Sums) -> Sums:
     """
     for _ in range(8):
         for monomial in sums:
-            shorter = next((s for f in monomial if (s := _rewritten(sums, monomial, f))), None)
+            found = (s for f in monomial if (s := _rewritten(sums, monomial, f)) is not None)
+            shorter = next(found, None)
+            if shorter is None:
+                shorter = _rounded_by_condition(sums, monomial)
             if shorter is not None:
                 sums = shorter
                 break
@@ -68,8 +73,44 @@ def _rewritten(sums: Sums, monomial: Monomial, factor: tuple[Atom, int]) -> Sums
     return None
 
 
+def _remainder_tested(atom: Atom) -> Call | None:
+    """The remainder by a constant of which an indicator tells that it is not 0."""
+    if atom.args is None:
+        return None
+    if atom.kind == "min" and len(atom.args) == 2 and atom.args[1] is ONE:
+        over = atom.args[0].atom
+        return over if over is not None and over.args is not None and _is_remainder(over) else None
+    return atom if _is_remainder(atom) and atom.args[1].value == 2 else None
+
+
+def _is_remainder(call: Call) -> bool:
+    return call.kind == "mod" and call.args[1].is_const
+
+
+def _rounded_by_condition(sums: Sums, monomial: Monomial) -> Sums | None:
+    """What a condition on a remainder rounds up: `x//k + min(x % k, 1)`, or fills up: `k*min(x % k, 1) - x % k`."""
+    for atom, power in monomial:
+        over = _remainder_tested(atom) if power == 1 else None
+        if over is None:
+            continue
+        rest, c, (x, k) = divide_monomials(monomial, ((atom, 1),)) or (), sums[monomial], over.args
+        number = division.floordiv(x, k).atom
+        below = multiply_monomials(rest, ((over, 1),))
+        if c % k.value == 0:
+            most, times, missing = constant(k.value - 1), c // k.value, division.mod(negate(x), k)
+            if sums.get(below) == -times:
+                return _replaced(sums, rest, missing, {monomial: -c, below: times}, times)
+            other = division.mod(add(most, negate(x)), k).atom
+            if other is not None and sums.get(above := multiply_monomials(rest, ((other, 1),))) == times:
+                return _replaced(sums, rest, add(missing, most), {monomial: -c, above: -times}, times)
+        if number is not None and sums.get(whole := multiply_monomials(rest, ((number, 1),))) == c:
+            up = division.floordiv(add(x, constant(k.value - 1)), k)
+            return _replaced(sums, rest, up, {monomial: -c, whole: -c}, c)
+    return None
+
+
 def _with_relation(sums: Sums, monomial: Monomial, atom: Call, relation: Relation) -> Sums | None:
-    first, k, second, total, only_plus, prefers_first = relation
+    first, k, second, total, only_plus, prefers_first, keeps_second = relation
     rest = divide_monomials(monomial, first if first[0][0] is atom else second)
     if rest is None:
         return None
@@ -78,7 +119,7 @@ def _with_relation(sums: Sums, monomial: Monomial, atom: Call, relation: Relatio
     if not (p and q) and not _may_shorten(sums, rest, total, -p if p else -(q // k)):
         return None
     choices = [_replaced(sums, rest, total, {one: -p, other: -k * p}, p)]
-    if q % k == 0:
+    if q % k == 0 and not keeps_second:
         choices.append(_replaced(sums, rest, total, {one: -q // k, other: -q}, q // k))
 
     if only_plus:
@@ -125,7 +166,7 @@ def _pairs(atom: Call) -> Iterator[Relation]:
     if atom.kind in ("min", "max") and len(atom.args) == 2:
         low, high = extremes.extremum("min", atom.args), extremes.extremum("max", atom.args)
         if all(d.atom is not None and d.atom.args == atom.args for d in (low, high)):
-            yield Relation(high.terms[0][1], 1, low.terms[0][1], add(a, b), False, False)
+            yield Relation(high.terms[0][1], 1, low.terms[0][1], add(a, b), False, False, b is ONE)
     if atom.kind in ("mod", "floordiv") and len(b.terms) == 1 and b.terms[0][0] > 0:
         rest, quotient = division.mod(a, b), division.floordiv(a, b)
         if rest.atom is not None and quotient.atom is not None:

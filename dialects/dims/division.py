@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 from math import gcd
 
-from . import extremes, interval
+from . import cases, extremes, interval
 from .expression import (
     ONE,
     ZERO,
@@ -68,7 +68,8 @@ def floordiv(a: Dim, b: Dim) -> Dim:
         if b is ONE:
             return a
     quotient, rest = split(a, b)
-    return add(quotient, floordiv_rest(rest, b))
+    apart = cases.by_cases((rest,), lambda sides: floordiv(sides[0], b))
+    return add(quotient, floordiv_rest(rest, b) if apart is None else apart)
 
 
 def floordiv_rest(a: Dim, b: Dim) -> Dim:
@@ -159,6 +160,9 @@ def mod(a: Dim, b: Dim) -> Dim:
     _, a = split(a, b)
     if a is ZERO or b is ONE:
         return ZERO
+    apart = cases.by_cases((a,), lambda sides: mod(sides[0], b))
+    if apart is not None:
+        return apart
     if b.is_const:
         return _mod_constant(a, b.value)
     common = common_factor(a, b)

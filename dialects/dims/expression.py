@@ -14,10 +14,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache, lru_cache, reduce
 from keyword import iskeyword
 from math import gcd
-from typing import Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from .interval import Interval
 from .text import call_text, terms_text
+
+if TYPE_CHECKING:
+    from .interval import Interval
 
 Kind: TypeAlias = Literal["floordiv", "mod", "min", "max", "broadcast"]
 Atom: TypeAlias = "Symbol | Call"
@@ -270,10 +272,17 @@ def call_dim(kind: Kind, args: tuple[Dim, ...]) -> Dim:
         call = Call()
         call.kind, call.args, call.bounds = kind, args, None
         call.symbols = frozenset().union(*(a.symbols for a in args))
-        call.choices = max(a.choices for a in args) + (kind not in ("floordiv", "mod"))
+        call.choices = _choices(kind, args)
         call.key = (1, call_text(kind, args))
         call = _CALLS.setdefault((kind, args), call)
     return intern(((1, ((call, 1),)),))
+
+
+def _choices(kind: Kind, args: tuple[Dim, ...]) -> int:
+    inside = max(a.choices for a in args)
+    if kind == "min" and args[-1] is ONE:  # that of a condition counts once: min(max(N - 4, 0), 1)
+        return max(inside, 1)
+    return inside + (kind not in ("floordiv", "mod"))
 
 
 def is_symbol_name(name: str) -> bool:
@@ -316,11 +325,13 @@ def _term_key(term: tuple[int, Monomial]) -> tuple[int, list[tuple[SortKey, int]
 
 def from_sums(sums: Mapping[Monomial, int]) -> Dim:
     items = [(c, m) for m, c in sums.items() if c]
+    if len(items) == 1 and len(items[0][1]) + (bool(items[0][1]) and items[0][1][0][1]) > 2:
+        items = [(c, m) for m, c in cases.merge_cases({items[0][1]: items[0][0]}).items() if c]
     if len(items) > 1:
         if len(items) > MAX_TERMS:
             raise DimError(f"an expression of more than {MAX_TERMS} terms")
         if any(atom.args is not None for _, m in items for atom, _ in m):
-            sums = complements.merge_complements({m: c for c, m in items})
+            sums = complements.merge_complements(cases.merge_cases({m: c for c, m in items}))
             items = [(c, m) for m, c in sums.items() if c]
         items.sort(key=_term_key)
     return intern(tuple(items))
@@ -469,7 +480,7 @@ def _subs_atom(atom: Atom, binding: Mapping[str, Dim | int], found: dict[Dim, Di
     return apply_call(atom.kind, tuple(a.subs(binding, found) for a in atom.args))
 
 
-from . import complements, division, extremes, parsing  # noqa: E402  (made of what is above, which is in their terms)
+from . import cases, complements, division, extremes, parsing  # noqa: E402  (made of what is above, which is in their terms)
 from .extremes import cuts_size, dim_broadcast, dim_max, dim_min, follows_size, never_one  # noqa: E402
 from .parsing import parse_dim  # noqa: E402
 

@@ -7,7 +7,7 @@ from functools import lru_cache
 from math import gcd
 from typing import Literal
 
-from . import interval
+from . import cases, interval
 from .expression import (
     ONE,
     ZERO,
@@ -42,6 +42,9 @@ def extremum(kind: Literal["min", "max"], args: tuple[Dim, ...]) -> Dim:
     args = _undominated(kind, _flatten(kind, args))
     if len(args) == 1:
         return args[0]
+    found = cases.by_cases(args, lambda sides: extremum(kind, sides)) or _one_of_two(kind, args)
+    if found is not None:
+        return found
     offset = _least_coefficients(args)
     if offset is not ZERO:
         return add(offset, extremum(kind, tuple(add(a, negate(offset)) for a in args)))
@@ -49,6 +52,23 @@ def extremum(kind: Literal["min", "max"], args: tuple[Dim, ...]) -> Dim:
     if factor is not ONE:
         return multiply(factor, extremum(kind, tuple(exactly(a, factor) for a in args)))
     return call_dim(kind, tuple(sorted(args, key=_argument_key)))
+
+
+def _one_of_two(kind: Literal["min", "max"], args: tuple[Dim, ...]) -> Dim | None:
+    """What is one of two numbers that follow each other, as the lesser of them and an indicator."""
+    bound = next((a for a in args if a.is_const), None)
+    if bound is None:
+        return None
+    others = [a for a in args if a is not bound]
+    if kind == "min":
+        above = [add(add(a, negate(bound)), ONE) for a in others]
+        if not all(interval.lower_bound(a) >= 0 for a in above):
+            return None
+        many = len(above) > 1
+        found = call_dim("min", (*sorted(above, key=_argument_key), ONE)) if many else cases.positive(above[0])
+        return add(found, add(bound, negate(ONE)))
+    below = add(add(bound, ONE), negate(others[0]))
+    return add(add(bound, ONE), negate(cases.positive(below))) if len(others) == 1 and cases.is_cut(below) else None
 
 
 def _flatten(kind: Kind, args: Iterable[Dim]) -> tuple[Dim, ...]:

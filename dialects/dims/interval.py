@@ -184,16 +184,22 @@ def lower_bound(dim: Dim, symbol_range: SymbolRange = default_range) -> Bound:
     if symbol_range is default_range:
         return _default_lower_bound(dim)
     if not isinstance(symbol_range, Ranges):
-        return _lower(dim, symbol_range, [_STEPS])
+        return _lower(dim, symbol_range, [_STEPS, 1])
     found = symbol_range.least.get(dim)
     if found is None:
-        found = symbol_range.least[dim] = _lower(dim, symbol_range, [_STEPS])
+        found = symbol_range.least[dim] = _lower(dim, symbol_range, [_STEPS, 1])
     return found
 
 
 @lru_cache(maxsize=1 << 16)
 def _default_lower_bound(dim: Dim) -> Bound:
-    return _lower(dim, default_range, [_STEPS])
+    return _lower(dim, default_range, [_STEPS, 1])
+
+
+@lru_cache(maxsize=1 << 16)
+def bound_without_cases(dim: Dim) -> Bound:
+    """A lower bound that takes no size apart by the conditions that choose it."""
+    return _lower(dim, default_range, [_STEPS, 0])
 
 
 def upper_bound(dim: Dim, symbol_range: SymbolRange = default_range) -> Bound:
@@ -206,9 +212,13 @@ def _ceil_div(a: Bound, b: int) -> Bound:
 
 
 def _lower(dim: Dim, symbol_range: SymbolRange, budget: list[int]) -> Bound:
+    """`budget` is the steps that are left, and whether conditions tell."""
     best = interval(dim, symbol_range)[0]
     if best >= 0 or budget[0] <= 0 or len(dim.terms) > _TERMS:
         return best
+    case = cases.any_case(dim) if budget[1] else None
+    if case is not None:
+        return max(best, _lower_of_sides(case, symbol_range, budget))
     found = _atom_to_relax(dim, symbol_range)
     if found is None:
         return best
@@ -223,6 +233,20 @@ def _lower(dim: Dim, symbol_range: SymbolRange, budget: list[int]) -> Bound:
         if best >= 0:
             break
     return best
+
+
+def _lower_of_sides(case: cases.Case, symbol_range: SymbolRange, budget: list[int]) -> Bound:
+    """The lesser of what the two sides of a condition are at least, each also by what the condition says there."""
+    worst: Bound = inf
+    for side, known in ((case.holds, case.margin - 1), (case.fails, -case.margin)):
+        budget[0] -= 1
+        low = _lower(side, symbol_range, budget)
+        if low < 0:
+            low = max(low, _lower(side - known, symbol_range, budget))
+        worst = min(worst, low)
+        if worst == -inf:
+            break
+    return worst
 
 
 def _atom_to_relax(dim: Dim, symbol_range: SymbolRange) -> tuple[int, Call, Monomial] | None:
@@ -259,11 +283,15 @@ def _relaxations(
         case "max" if positive:
             for a in args:
                 yield 1, [others + factor * a]
+            if coefficient == 2 == len(args):
+                yield 1, [others + dim.of_terms(((1, rest),)) * (args[0] + args[1])]
         case "max":
             yield 1, [others + factor * a for a in args]
         case "min" if not positive:
             for a in args:
                 yield 1, [others + factor * a]
+            if -coefficient == 2 == len(args):
+                yield 1, [others - dim.of_terms(((1, rest),)) * (args[0] + args[1])]
         case "min":
             yield 1, [others + factor * a for a in args]
         case "mod":
@@ -298,3 +326,6 @@ def _relax_floordiv(
         yield 1, [others + cofactor * bound]
     if interval(numerator, symbol_range)[0] >= 0:
         yield 1, [others if positive else others + factor * numerator]
+
+
+from . import cases  # noqa: E402  (made of expressions, which have bounds)

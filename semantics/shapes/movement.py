@@ -118,7 +118,7 @@ def _reshape_data(c: Context, x: Sequence[Dim], entries: list[Dim], allow_zero: 
 
     With several of them and several symbols the expressions would be long: the sizes are the operation's to find.
     """
-    if sum(_is_data(c, d) for d in entries if not d.is_const) * (1 + len(c.count(x).symbols)) > LONG_RESHAPE:
+    if sum(_is_data(c, d) for d in entries if not d.is_const) * (1 + len(c.count(x).symbols)) >= LONG_RESHAPE:
         return [_reshape_entry(c, x, at, d, allow_zero) for at, d in enumerate(entries)]
     sizes: list[Dim] = []
     missing: list[Dim] = []  # 1 where the entry is -1, else 0
@@ -145,7 +145,7 @@ def _reshape_data(c: Context, x: Sequence[Dim], entries: list[Dim], allow_zero: 
     return out
 
 
-LONG_RESHAPE = 5
+LONG_RESHAPE = 4
 """Entries that are data, times one more than there are symbols: from here on the expressions have many terms."""
 
 

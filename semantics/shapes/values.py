@@ -20,6 +20,7 @@ from .elements import MAX_ELEMENTS, Element, Elements, elements_of_array, filled
 from .limits import is_data
 from .value_rule import Known
 
+_LEAST_SIZE = 2**10  # a guard that takes sizes below it only is too much to ask
 _SLACK = 2**20  # sums of sizes this much above the limit of 32 bits are no worry
 
 RULES: Mapping[type[Operation], Callable[[Context], Known]] = {**value_movement.RULES, **value_arithmetic.RULES}
@@ -87,14 +88,14 @@ def _completed(c: Context, value: Any, elements: Elements) -> Elements | None:
         return filled(elements.shape, known)
     for e, kept, symbol in zip(row_major(elements), known, row_major(symbols), strict=True):
         if kept is None and isinstance(e, Dim) and isinstance(symbol, Dim):
-            _keep_range(c, e, symbol)
+            _keep_range(c, e, symbol, integer_range(element))
     return filled(elements.shape, [s if e is None else e for e, s in zip(known, row_major(symbols))])
 
 
-def _keep_range(c: Context, e: Dim, symbol: Dim) -> None:
-    """A symbol in the place of an expression that is too long has its range, if it cannot have left int64."""
+def _keep_range(c: Context, e: Dim, symbol: Dim, all_of_type: tuple[int, int]) -> None:
+    """A symbol in the place of an expression that is too long has its range, if it cannot have left its type."""
     low, high = interval(c.scope.facts.known(e), c.scope.facts.symbol_range)
-    if low >= -(2**63) and high < 2**63:
+    if all_of_type[0] <= low and high <= all_of_type[1]:
         for condition in (f"{low} <= {symbol}", f"{symbol} <= {high}"):
             if not c.scope.facts.prove(condition):
                 c.scope.facts.assume(condition)
@@ -110,18 +111,22 @@ def _wraps(e: Dim) -> bool:
 
 
 def _fits(c: Context, e: Element, element: Attribute) -> bool:
-    """Whether an integer stays in its type; sizes are held to it by a guard, data is not."""
+    """Whether an integer stays in its type; sizes are held to it by a guard, data is not.
+
+    A guard that a factor makes one of small sizes would be too much to ask: what wraps is then a size of its own.
+    """
     if not isinstance(e, Dim):
         return True
     low, high = integer_range(element)
     if e.is_const:
         return low <= e.value <= high
-    if element == ELEMENT_TYPES[7]:
-        return not _wraps(e)
     facts = c.scope.facts
+    if element == ELEMENT_TYPES[7]:
+        return not _wraps(e) or bool(facts.prove_le(low, e) and facts.prove_le(e, high))
     if facts.prove_le(low, e) and facts.prove_le(e, high + (_SLACK if high == SIZE_LIMIT - 1 else 0)):
         return True
-    if is_data(c, e) or high < SIZE_LIMIT - 1:
+    is_small = all(abs(factor) <= high // _LEAST_SIZE for factor, monomial in e.terms if monomial)
+    if not is_small or is_data(c, e) or high < SIZE_LIMIT - 1:
         return False
     for condition in (f"{low} <= {e}", f"{e} <= {high}"):
         if facts.prove(condition).answer is False:

@@ -43,6 +43,32 @@ def _combine(children: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
 trees = st.recursive(leaf, _combine, max_leaves=7)
 
 
+def _choose(x: str, a: str, b: str) -> str:
+    """`a` where `x >= 1`, else `b`."""
+    return f"({b} + ({a} - ({b}))*min(max({x}, 0), 1))"
+
+
+def _choice(children: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
+    """`a` where `x >= 1`, else `b`, also where x is the difference of two, and where more than one condition tells."""
+
+    def equal(x: str, y: str, a: str, b: str) -> str:
+        return f"(({a}) + (({b}) - ({a}))*min(max(({x}) - ({y}), ({y}) - ({x})), 1))"
+
+    return st.one_of(
+        st.builds(_choose, children, children, children),
+        st.builds(equal, leaf, leaf, children, children),
+        _combine(leaf),
+    )
+
+
+choices = st.builds(
+    lambda op, a, b: f"{op}({a}, {b})" if op.isalpha() else f"(({a}) {op} ({b}))",
+    st.sampled_from(OPERATORS),
+    st.recursive(st.one_of(leaf, st.just("9223372036854775807")), _choice, max_leaves=6),
+    st.one_of(leaf, st.recursive(leaf, _choice, max_leaves=3)),
+)
+
+
 def broadcast(a: int, b: int) -> int:
     if a == b or b == 1:
         return a
@@ -55,7 +81,7 @@ GLOBALS = {"__builtins__": {}, "min": min, "max": max, "broadcast": broadcast}
 
 
 @settings(max_examples=400, deadline=None)
-@given(trees)
+@given(st.one_of(trees, choices))
 def test_normal_form_keeps_every_value(text: str) -> None:
     code = compile(text, "tree", "eval")
     try:
@@ -82,7 +108,7 @@ def test_normal_form_keeps_every_value(text: str) -> None:
 
 
 @settings(max_examples=300, deadline=None)
-@given(trees)
+@given(st.one_of(trees, choices))
 def test_text_reads_back_as_the_same_object(text: str) -> None:
     try:
         dim = parse_dim(text)
@@ -96,7 +122,7 @@ def test_text_reads_back_as_the_same_object(text: str) -> None:
 
 
 @settings(max_examples=200, deadline=None)
-@given(trees, st.sampled_from(NAMES), st.sampled_from(["A", "B + 1", "2*N", "3", "N//2"]))
+@given(st.one_of(trees, choices), st.sampled_from(NAMES), st.sampled_from(["A", "B + 1", "2*N", "3", "N//2"]))
 def test_substitution_commutes_with_evaluation(text: str, name: str, replacement: str) -> None:
     try:
         dim, new = parse_dim(text), parse_dim(replacement)
@@ -173,6 +199,22 @@ def test_polynomials_are_identical_exactly_when_sympy_says_equal(left: str, righ
         ("N//(-3*A)", "(-N)//(3*A)"),
         ("N%(-A - 1)", "-((-N)%(A + 1))"),
         ("N//2147483648", "0"),
+        ("min(max(2*N - 7, 0), 1)", "min(max(N - 3, 0), 1)"),
+        ("min(max(8 - N, 0), 1)", "1 - min(max(N - 7, 0), 1)"),
+        ("max(min(N, 5), 4)", "min(max(N, 4), 5)"),
+        (f"min({_choose('N - 8', '8', '9223372036854775807')}, N)", "min(N, 8)"),
+        (f"min({_choose('N - 8', '9223372036854775807', '8')}, N)", "N"),
+        (f"min({_choose('N%2', '-1', '9223372036854775807')} + N*(N%2), N)", "2*(N//2)"),
+        (_choose("N%7", "7 - N%7", "0"), "(-N)%7"),
+        (f"N + {_choose('N%7', '7 - N%7', '0')}", "7*((N + 6)//7)"),
+        (_choose("N%7", "N//7 + 1", "N//7"), "(N + 6)//7"),
+        (_choose("max(N - A, A - N)", "A", "N"), "A"),
+        (_choose("N - 1000", "N - 1000", "0"), "max(N - 1000, 0)"),
+        ("min(max(N - 8, 0), 1)*min(max(N - 4, 0), 1)", "min(max(N - 8, 0), 1)"),
+        ("min(max(N - 8, 0), 1)*min(max(5 - N, 0), 1)", "0"),
+        ("min(N, 1)*N*N", "N*N"),
+        (_choose("N%2", "(N + 1)//2", "N//2"), "(N + 1)//2"),
+        (f"({_choose('v0', 'A', 'B')})//3", _choose("v0", "A//3", "B//3")),
     ],
 )
 def test_one_spelling(left: str, right: str) -> None:
