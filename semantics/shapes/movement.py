@@ -118,7 +118,8 @@ def _reshape_data(c: Context, x: Sequence[Dim], entries: list[Dim], allow_zero: 
 
     With several of them and several symbols the expressions would be long: the sizes are the operation's to find.
     """
-    if sum(_is_data(c, d) for d in entries if not d.is_const) * (1 + len(c.count(x).symbols)) >= LONG_RESHAPE:
+    given = sum(_is_data(c, d) for d in entries if not d.is_const)
+    if given >= MANY_ENTRIES or given * (1 + len(c.count(x).symbols)) > LONG_RESHAPE:
         return [_reshape_entry(c, x, at, d, allow_zero) for at, d in enumerate(entries)]
     sizes: list[Dim] = []
     missing: list[Dim] = []  # 1 where the entry is -1, else 0
@@ -145,8 +146,9 @@ def _reshape_data(c: Context, x: Sequence[Dim], entries: list[Dim], allow_zero: 
     return out
 
 
-LONG_RESHAPE = 4
-"""Entries that are data, times one more than there are symbols: from here on the expressions have many terms."""
+LONG_RESHAPE, MANY_ENTRIES = 5, 4
+"""Entries that are data, times one more than there are symbols, and such entries: with more of the first and as many of
+the second the expressions have many terms."""
 
 
 def _reshape_entry(c: Context, x: Sequence[Dim], at: int, d: Dim, allow_zero: bool) -> Dim:

@@ -257,3 +257,36 @@ def test_a_row_of_a_softmax_that_attends_to_no_key(kind: str, hidden: str, keys:
     assert np.isnan(found).any() == (keys > 0)
     tolerance = {"float": 1e-5, "bfloat16": 0.1, "float16": 1e-2}[kind]
     np.testing.assert_allclose(found, wanted, rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        "c = Greater (n, eight) e = Where (c, most, half)",
+        "c = Greater (n, eight) e = Where (c, eight, most)",
+        "p = Mod (n, two) c = Equal (p, zero) e = Where (c, most, minus)",
+        "c = Less (n, eight) k = Cast <to = 7> (c) l = Sub (one, k) a = Mul (l, two) b = Mul (k, most) e = Add (a, b)",
+    ],
+)
+def test_a_condition_on_sizes_chooses_the_end_of_a_slice(end: str) -> None:
+    """Also where the other end is the largest number, and at lengths whose products with sizes are large."""
+    graph = f"""g (float[N] x) => (float[M] y, int64[1] e) <
+        int64[1] most = {{{2**63 - 1}}}, int64[1] eight = {{8}}, int64[1] two = {{2}}, int64[1] zero = {{0}},
+        int64[1] minus = {{-1}}, int64[1] one = {{1}}
+    > {{ n = Shape (x) half = Div (n, two) {end} y = Slice (x, zero, e, zero) }}"""
+    program = sx.compile(model(graph, 18))
+    for size in 0, 1, 5, 8, 9, 12, 2_000_001:
+        x = np.arange(size, dtype=np.float32)
+        found = program(x=x)
+        np.testing.assert_array_equal(found["y"], x[: found["e"].item()])
+
+
+def test_sizes_that_conditions_choose_are_counted_on_the_side_that_holds() -> None:
+    graph = """g (float[N] x) => (float[M] y) <int64[1] zero = {0}, int64[1] rate = {160}, int64[1] most = {480000}> {
+        n = Shape (x) m = Mod (n, rate) c = Equal (m, zero) q = Sub (rate, m) p = Where (c, zero, q)
+        pads = Concat <axis = 0> (zero, p) w = Pad (x, pads) l = Shape (w) d = Greater (l, most)
+        e = Where (d, most, l) y = Slice (w, zero, e, zero)
+    }"""
+    program = sx.compile(model(graph, 18))
+    for size in 0, 1, 160, 161, 479_999, 480_001, 2_000_000:
+        assert program(x=np.ones(size, np.float32))["y"].shape == (min(-(-size // 160) * 160, 480000),)
