@@ -15,6 +15,7 @@ from xdsl.ir import Attribute
 
 from ..dialects import dims
 from ..dialects.dims import Dim
+from ..dialects.dims.cases import case_of
 from ..dialects.dims.expression import Atom, Call
 from ..dialects.dims.interval import lower_bound
 from ..dialects.onnx.attributes import int_attr
@@ -27,11 +28,14 @@ Constant = Callable[[np.ndarray[tuple[int, ...], np.dtype[np.int64]]], str]
 SHAPE_HAS_ENDS = 15
 """The opset from which on Shape gives a part of a shape."""
 
-INT64 = 7
-"""TensorProto's number of the element type of sizes."""
+INT64, BOOL = 7, 9
+"""TensorProto's numbers of the element types of sizes and conditions."""
 
 EXTREMES_OF_INTEGERS = 12
 """The opset from which on Min and Max take integers."""
+
+CHOICES = 9
+"""The opset from which on there is Where."""
 
 
 @dataclass(frozen=True)
@@ -250,11 +254,15 @@ class DimWriter:
         size = self._symbols.size(dim)
         if size is not None:
             return self._sizes(size[0], size[1], size[1] + 1)
+        case = case_of(dim)
+        if case is not None and self._opset >= CHOICES:
+            holds = self._write("Cast", [self._atom(case.indicator)], {"to": int_attr(BOOL)})
+            return self._write("Where", [holds, self.of(case.holds), self.of(case.fails)], {})
         total: str | None = None
         for coefficient, powers in dim.terms:
             factors = [self._atom(atom) for atom, power in powers for _ in range(power)]
             if coefficient != 1 or not factors:
-                factors.append(self.of(dims.as_dim(coefficient)))
+                factors.append(self.of(dims.as_dim((coefficient + 2**63) % 2**64 - 2**63)))  # products wrap
             term = factors[0]
             for factor in factors[1:]:
                 term = self._write("Mul", [term, factor], {})
