@@ -163,7 +163,8 @@ def _relations(atom: Call) -> tuple[Relation, ...]:
 
 def _pairs(atom: Call) -> Iterator[Relation]:
     a, b = atom.args[:2]
-    if atom.kind in ("min", "max") and len(atom.args) == 2:
+    shifted = atom.kind == "min" and b is ONE and a.constant_term != 0  # an indicator that is no atom's counterpart
+    if atom.kind in ("min", "max") and len(atom.args) == 2 and not shifted:
         low, high = extremes.extremum("min", atom.args), extremes.extremum("max", atom.args)
         if all(d.atom is not None and d.atom.args == atom.args for d in (low, high)):
             yield Relation(high.terms[0][1], 1, low.terms[0][1], add(a, b), False, False, b is ONE)
