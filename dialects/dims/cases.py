@@ -150,7 +150,7 @@ def merge_cases(sums: Sums) -> Sums:
 @lru_cache(maxsize=1 << 14)
 def _rewritten(monomial: Monomial) -> Dim | None:
     """A product with an indicator in normal form; None where it is so."""
-    found = [(atom, power, margin) for atom, power in monomial if (margin := margin_of(atom)) is not None]
+    found = [(a, power, x) for a, power in monomial if a.args is not None and (x := margin_of(a)) is not None]
     for atom, power, _ in found:
         if power > 1:
             return intern(((1, tuple((a, 1 if a is atom else p) for a, p in monomial)),))
