@@ -8,22 +8,20 @@ begins at *every* size.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, IntegerAttr, ModuleOp, StringAttr, TensorType, i64
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Attribute, Block, BlockArgument, Operation, SSAValue
 
 from ..dialects import kernel, onnx
-from ..dialects.dims import Dim, ShapeAttr, as_dim, dim_max, dims_of
-from ..dialects.dims.expression import DimError, Symbol
+from ..dialects.dims import Dim, ShapeAttr, as_dim, dims_of
 from ..dialects.dims.reserved import THREADS
+from .arena import plan_offsets
+from .buffers import Buffer
 
 ALIGNMENT = 64
-NOMINAL = 64
-"""The size that a symbol is taken to have when a choice must be made for all sizes."""
 
 
 def element_bytes(element: Attribute) -> int:
@@ -47,173 +45,6 @@ def aligned(size: Dim) -> Dim:
     if (size % ALIGNMENT) is as_dim(0):
         return size
     return (size + (ALIGNMENT - 1)) // ALIGNMENT * ALIGNMENT
-
-
-@dataclass(eq=False)
-class Buffer:
-    """A stretch of the arena, live from the op at `first` to the one at `last` in program order."""
-
-    what: str
-    size: Dim
-    first: int
-    last: int
-    kind: str = "tensor"
-    """`tensor`, `carried` (a loop's state beside its result) or `scratch` (of one kernel call)."""
-    offset: Dim = field(default_factory=lambda: as_dim(0))
-
-    @property
-    def end(self) -> Dim:
-        return self.offset + self.size
-
-    def meets(self, other: Buffer) -> bool:
-        return self.first <= other.last and other.first <= self.last
-
-
-def plan_offsets(buffers: list[Buffer]) -> Dim:
-    """Sets every buffer's offset; returns the arena's size: at each binding the highest byte of any buffer.
-
-    Buffers whose sizes are multiples of one expression (numbers; multiples of N; of N*H*W; ...) are planned together,
-    exactly, on their coefficients.  Each stretch of time of such a class is then one block, and blocks that do not
-    live at the same time share a slot, as large as the largest of them.  No proof about sizes is needed, so the plan
-    holds at every binding and takes time in the number of buffers only.
-    """
-    blocks = [block for members in by_unit(buffers).values() for block in plan_class(members)]
-    slots = fill_slots(blocks)
-    at = as_dim(0)
-    for slot in slots:
-        for block in slot.blocks:
-            for buffer, offset in zip(block.buffers, block.offsets, strict=True):
-                buffer.offset = at + offset * block.unit
-        at = at + slot.size
-    return at
-
-
-def content(size: Dim) -> int:
-    """The greatest common divisor of an expression's coefficients; 1 for 0."""
-    return math.gcd(*(c for c, _ in size.terms)) or 1
-
-
-def unit_of(size: Dim) -> Dim:
-    """The expression that a size is a whole multiple of, without a common divisor of its coefficients."""
-    factor = content(size)
-    return size // factor if factor > 1 else size
-
-
-def by_unit(buffers: list[Buffer]) -> dict[Dim, list[Buffer]]:
-    """Buffers by what their sizes, multiples of the alignment, are multiples of."""
-    classes: dict[Dim, list[Buffer]] = {}
-    for buffer in buffers:
-        if buffer.size is as_dim(0):
-            buffer.offset = as_dim(0)
-            continue
-        classes.setdefault(unit_of(buffer.size), []).append(buffer)
-    return classes
-
-
-@dataclass
-class Stretch:
-    """Buffers of one class over one stretch of time; offsets and `length` count units."""
-
-    unit: Dim
-    buffers: list[Buffer]
-    offsets: list[int]
-    length: int
-
-    @property
-    def size(self) -> Dim:
-        return self.length * self.unit
-
-    @property
-    def first(self) -> int:
-        return min(b.first for b in self.buffers)
-
-    @property
-    def last(self) -> int:
-        return max(b.last for b in self.buffers)
-
-
-def plan_class(members: list[Buffer]) -> Iterator[Stretch]:
-    """Cuts a class into stretches of time with nothing alive between, and packs each by best fit."""
-    unit = unit_of(members[0].size)
-    stretch: list[Buffer] = []
-    end = -1
-    for buffer in sorted(members, key=lambda b: (b.first, b.last)):
-        if stretch and buffer.first > end:
-            yield best_fit(unit, stretch)
-            stretch = []
-        stretch.append(buffer)
-        end = max(end, buffer.last)
-    yield best_fit(unit, stretch)
-
-
-def best_fit(unit: Dim, members: list[Buffer]) -> Stretch:
-    """Largest first, each in the smallest gap that holds it between those it meets, else on top."""
-    lengths = {id(b): content(b.size) for b in members}
-    offsets: dict[int, int] = {}
-    placed: list[Buffer] = []
-    for buffer in sorted(members, key=lambda b: (-lengths[id(b)], b.first)):
-        need = lengths[id(buffer)]
-        taken = sorted((offsets[id(p)], offsets[id(p)] + lengths[id(p)]) for p in placed if p.meets(buffer))
-        at, best, top = None, None, 0
-        for low, high in taken:
-            if low - top >= need and (best is None or low - top < best):
-                at, best = top, low - top
-            top = max(top, high)
-        offsets[id(buffer)] = top if at is None else at
-        placed.append(buffer)
-    order = [offsets[id(b)] for b in members]
-    return Stretch(unit, members, order, max(o + lengths[id(b)] for o, b in zip(order, members, strict=True)))
-
-
-MAX_ALTERNATIVES = 6
-"""A slot is the maximum of at most so many different sizes; more would cost more at entry than they save."""
-
-
-@dataclass
-class Slot:
-    """Blocks that never live at the same time, one on the other; `size` is the largest of theirs."""
-
-    blocks: list[Stretch]
-    size: Dim
-    alternatives: int = 1
-
-    def takes(self, block: Stretch) -> bool:
-        return all(block.first > b.last or b.first > block.last for b in self.blocks)
-
-
-def nominal(size: Dim) -> int:
-    """The size where every symbol has its likely value."""
-    try:
-        return size.evaluate({s: 2 if s == THREADS else NOMINAL for s in size.symbols})
-    except (DimError, ZeroDivisionError):
-        return NOMINAL**2  # no such sizes exist, and there are others
-
-
-def fill_slots(blocks: list[Stretch]) -> list[Slot]:
-    """Puts each block, largest first at likely sizes, into a slot that is free at its time, else into a new one."""
-    slots: list[Slot] = []
-    for block in sorted(blocks, key=lambda b: (-nominal(b.size), b.first)):
-        free = [s for s in slots if s.takes(block)]
-        covering = next((s for s in reversed(free) if covers(s.size, block.size)), None)
-        if covering is not None:
-            covering.blocks.append(block)
-            continue
-        open_slots = [s for s in free if s.alternatives < MAX_ALTERNATIVES]
-        if not open_slots:
-            slots.append(Slot([block], block.size))
-            continue
-        slot = min(open_slots, key=lambda s: nominal(s.size))
-        slot.blocks.append(block)
-        slot.size = block.size if covers(block.size, slot.size) else dim_max(slot.size, block.size)
-        slot.alternatives += 1
-    return slots
-
-
-def covers(a: Dim, b: Dim) -> bool:
-    """Whether a >= b at every binding, as far as signs of coefficients tell; sizes' symbols are not negative."""
-    if a is b:
-        return True
-    return all(c >= 0 and all(isinstance(atom, Symbol) for atom, _ in monomial) for c, monomial in (a - b).terms)
 
 
 @dataclass(frozen=True)

@@ -28,6 +28,7 @@ from .integer_products import element_of, is_byte
 from .pass_views import is_swap
 from .reasons import TAKEN, Decision, Reason
 from .sink import INDEX_MAPS
+from .turned import is_read_from_memory, is_turned, joins_last_axis
 from .uses import bound_symbols, inputs_of
 from .views import ONE, is_stretch, is_whole, product, small_constant
 
@@ -99,13 +100,11 @@ class Grouping:
         They (the gates of a cell, the batch in front of a recurrence's steps) run behind it, over what it has just
         made, where nothing else reads that.
         """
-        if any(
-            kind_of(op) is not Kind.POINTWISE and type(op) not in MOVED_ONCE and not is_view(op) for op in group.ops
-        ):
-            return
         makers = [p for op in group.ops for p in self.producers(op) if self.group_of[p].anchor is not None]
         first = self.group_of[makers[0]] if makers else None
         if first is None or any(self.group_of[p] is not first for p in makers) or any(map(bound_symbols, first.ops)):
+            return
+        if not all(runs_behind(op) for op in self.reached_from(first, group)):
             return
         views = self.views_between(first, group)
         if views is None or len(first.ops) + len(group.ops) > MAX_OPS:
@@ -120,6 +119,15 @@ class Grouping:
             self.group_of[view] = Group([view])
             self.merge(first, self.group_of[view])
         self.merge(first, group)
+
+    def reached_from(self, p: Group, c: Group) -> list[Operation]:
+        """The ops of `c` that read what `p` makes, directly or through others; the rest is made from elsewhere."""
+        found: set[Operation] = set()
+        for op in c.ops:
+            owners = (self.behind_views(v).owner for v in op.operands)
+            if any(isinstance(o, Operation) and (o in found or self.inside(o, p)) for o in owners):
+                found.add(op)
+        return [op for op in c.ops if op in found]
 
     def views_between(self, p: Group, c: Group) -> list[Operation] | None:
         """The views through which `c` reads all of what `p` makes; None where something else reads a part of it."""
@@ -168,7 +176,7 @@ class Grouping:
             and self.is_loop(c)
             and self.unequal(space(p), space(c)) is None
             and len(p.ops) + len(c.ops) <= MAX_OPS
-            and len(inputs_of([*p.ops, *c.ops])) + len(self.outputs_of(p)) + len(self.outputs_of(c)) <= MAX_INPUTS
+            and len(arguments_of([*p.ops, *c.ops])) + len(self.outputs_of(p)) + len(self.outputs_of(c)) <= MAX_INPUTS
             and not self.dependences.has_path_between(p, c, self.group_of)
             and not self.dependences.has_path_between(c, p, self.group_of)
         )
@@ -373,7 +381,7 @@ class Grouping:
             if consumer is not c.anchor:
                 return Reason.OTHER_KERNEL, None
             return (Reason.TWO_TEMPLATES if producer is p.anchor else Reason.TEMPLATE_INPUT), None
-        if len(p.ops) + len(c.ops) > MAX_OPS or len(inputs_of([*p.ops, *c.ops])) > MAX_INPUTS:
+        if len(p.ops) + len(c.ops) > MAX_OPS or len(arguments_of([*p.ops, *c.ops])) > MAX_INPUTS:
             return Reason.SIZE, None
         if self.dependences.has_path_between(p, c, self.group_of):
             third = self.dependences.has_path_between(p, c, self.group_of, self.views)
@@ -382,7 +390,7 @@ class Grouping:
             return self.judge_template_operand(p, c, producer, consumer)
         if p.anchor is not None:
             return self.judge_epilogue(p, c)
-        turned = any(is_turned(op) and not self.moves_nothing(op) for op in p.ops)
+        turned = any(is_turned(op) and not self.moves_nothing(op) and is_read_from_memory(op, p) for op in p.ops)
         if turned and isinstance(consumer, onnx.ConcatOp) and not joins_last_axis(consumer):
             return Reason.TURNED, None
         if p.rows is not None or c.rows is not None or p.closed or c.closed:
@@ -578,19 +586,14 @@ class Grouping:
         return None
 
 
-def is_turned(op: Operation) -> bool:
-    """Whether an op puts another axis last: moved tile by tile on its own, else element by element where it is read.
-
-    A Concat of such parts would look for the part, and for the place in it, of each element alone.
-    """
-    return isinstance(op, onnx.TransposeOp) and not reads_rows(op)
+def arguments_of(ops: Sequence[Operation]) -> list[SSAValue]:
+    """What a kernel of these ops reads; it holds small constants and sizes itself."""
+    return [value for value in inputs_of(ops) if small_constant(value) is None]
 
 
-def joins_last_axis(op: onnx.ConcatOp) -> bool:
-    """Whether parts lie beside each other in each row: a row of a part is a loop of its own, whatever it reads."""
-    shape = dims_of(op.results[0])
-    axis: int = onnx.attr(op, "axis")
-    return all(d.is_const and d.value == 1 for d in shape[axis % len(shape) + 1 :])
+def runs_behind(op: Operation) -> bool:
+    """Whether an op may read parts of a template's result behind it."""
+    return kind_of(op) is Kind.POINTWISE or type(op) in MOVED_ONCE or is_view(op)
 
 
 def is_widened_for_window(first: Operation) -> bool:

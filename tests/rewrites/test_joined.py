@@ -57,6 +57,23 @@ CASES = {
         ["transpose_matmul_relu_0"],
         [{"N": 3, "M": 5}, {"N": 1, "M": 1}, {"N": 2, "M": 0}],
     ),
+    "a token in front of an image's patches": (
+        "(float[N, 3, H, H] x, float[8, 3, 4, 4] w, float[1, 1, 8] token) => (float[N, T, 8] y) {"
+        " s = Constant <value_ints = [0, 8, -1]> () n = Shape <start = 0, end = 1> (x)"
+        " e = Concat <axis = 0> (n, one, one) c = Conv <strides = [4, 4]> (x, w) r = Reshape (c, s)"
+        " t = Transpose <perm = [0, 2, 1]> (r) f = Expand (token, e) j = Concat <axis = 1> (f, t) y = Neg (j) }",
+        ["conv_neg_0"],
+        [{"N": 2, "H": 12}, {"N": 1, "H": 4}, {"N": 3, "H": 9}],
+    ),
+    "places made of sizes, turned, on a part": (
+        "(float[N, 6, M] x) => (float[N, 6, M] y) { n = Shape <start = 2, end = 3> (x) end = Squeeze (n)"
+        " begin = Constant <value_int = 0> () i = Constant <value_int = 1> () parts = Constant <value_ints = [2, 4]> ()"
+        " r = Range (begin, end, i) f = Cast <to = 1> (r) u = Unsqueeze (f, one) c = Concat <axis = 1> (u, u)"
+        " t = Transpose <perm = [1, 0]> (c) a, b = Split <axis = 1> (x, parts) p = Add (a, t) q = Sigmoid (b)"
+        " y = Concat <axis = 1> (p, q) }",
+        ["range_sigmoid_0"],
+        [{"N": 3, "M": 5}, {"N": 1, "M": 1}, {"N": 2, "M": 0}],
+    ),
     "a recurrent layer that begins at zero": (
         "(float[S, B, 4] x, float[2, 15, 4] w, float[2, 15, 5] r) => (float[S, 2, B, 5] y) {"
         " size = Shape <start = 1, end = 2> (x) four = Constant <value_ints = [4]> ()"
