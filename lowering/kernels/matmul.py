@@ -111,10 +111,9 @@ class MatmulBuilder(ProductBuilder):
         plan, problem, sums = self.plan, self.problem, self.products.sums
         packed = self.products.packed
         lanes, depth = plan.tile.lanes, dim_min(problem.depth, as_dim(plan.depth_block))
-        height = as_dim(plan.row_block)
-        if problem.rows.is_const:
-            height = as_dim(min(plan.row_block, -(-problem.rows.value // plan.tile.rows) * plan.tile.rows))
-        else:
+        tiles = (problem.rows + (plan.tile.rows - 1)) // plan.tile.rows
+        height = dim_min(tiles * plan.tile.rows, as_dim(plan.row_block))
+        if not problem.rows.is_const:
             height = height + plan.tile.rows
         if not self.rows_in_place:
             size = height * depth + slack(lanes, plan.tile.rows)
