@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from xdsl.dialects.builtin import TensorType
@@ -23,13 +24,17 @@ from ..dialects.onnx.types import ELEMENT_CODES
 from ..runtime.errors import UnsupportedError
 
 Write = Callable[[str, Sequence[str], Mapping[str, Attribute]], str]
-Constant = Callable[[np.ndarray[tuple[int, ...], np.dtype[np.int64]]], str]
+Numbers = np.ndarray[tuple[int, ...], np.dtype[np.int64]]
+Constant = Callable[[Numbers], str]
 
 SHAPE_HAS_ENDS = 15
 """The opset from which on Shape gives a part of a shape."""
 
 INT64, BOOL = 7, 9
 """TensorProto's numbers of the element types of sizes and conditions."""
+
+NEG_OF_INTEGERS = 6
+"""The opset from which on Neg takes integers."""
 
 EXTREMES_OF_INTEGERS = 12
 """The opset from which on Min and Max take integers."""
@@ -60,6 +65,8 @@ class Symbols:
         self._sizes: dict[Dim, tuple[str, int]] = {}
         self._elements: dict[str, tuple[Bound, int]] = {}
         self._shapes: dict[tuple[Dim, ...], str] = {}
+        self._places: dict[Dim, list[tuple[tuple[Dim, ...], int]]] = {}
+        self._ranks: dict[str, int] = {}
         self._known: dict[object, str] = {}
 
     def bind_type(self, name: str, type_: Attribute) -> None:
@@ -67,9 +74,11 @@ class Symbols:
         encoding = type_.encoding if isinstance(type_, TensorType) else None
         if isinstance(encoding, dims.ShapeAttr) and encoding.data not in self._shapes:
             self._shapes[encoding.data] = name
+            self._ranks.setdefault(name, len(encoding.data))
             for axis, dim in enumerate(encoding.data):
                 if not dim.is_const:
                     self._sizes.setdefault(dim, (name, axis))
+                    self._places.setdefault(dim, []).append((encoding.data, axis))
 
     def bind_elements(self, name: str, type_: Attribute, symbols: Sequence[str]) -> None:
         """Notes that the value of that name and type holds the symbols' values."""
@@ -88,30 +97,41 @@ class Symbols:
         found = self._elements.get(symbol)
         return found if found is not None or self._outer is None else self._outer.element(symbol)
 
-    def shapes(self) -> Iterator[tuple[tuple[Dim, ...], str]]:
-        """All shapes with symbols, each with the name of a value that has it."""
-        yield from self._shapes.items()
+    def places(self, dim: Dim) -> Iterator[tuple[str, tuple[Dim, ...], int]]:
+        """Where a size that is no number is: the name of a value, its shape, the axis."""
+        for shape, axis in self._places.get(dim, ()):
+            yield self._shapes[shape], shape, axis
         if self._outer is not None:
-            yield from self._outer.shapes()
+            yield from self._outer.places(dim)
 
-    def is_known(self, key: object) -> bool:
-        """Whether the result of a node is there already."""
-        scope: Symbols | None = self
-        while scope is not None and self._reuse:
-            if key in scope._known:
-                return True
-            scope = scope._outer
-        return False
+    def rank(self, name: str) -> int:
+        """How many axes a value has."""
+        found = self._ranks.get(name)
+        if found is None:
+            assert self._outer is not None, f"'{name}' has no known sizes"
+            return self._outer.rank(name)
+        return found
 
-    def known(self, key: object, make: Callable[[], str]) -> str:
-        """The name of a node's result, made where it is not there yet."""
+    def find(self, key: object) -> str | None:
+        """The name of a node's result, where it is there already."""
         scope: Symbols | None = self
         while scope is not None and self._reuse:
             if (found := scope._known.get(key)) is not None:
                 return found
             scope = scope._outer
-        name = self._known[key] = make()
-        return name
+        return None
+
+    def known(self, key: object, make: Callable[[], str]) -> str:
+        """The name of a node's result, made where it is not there yet."""
+        found = self.find(key)
+        if found is None:
+            found = self._known[key] = make()
+        return found
+
+
+def vector_key(exprs: Sequence[Dim]) -> object:
+    """What a vector of sizes is known by."""
+    return tuple(exprs), (len(exprs),), INT64
 
 
 class DimWriter:
@@ -138,11 +158,29 @@ class DimWriter:
         if size is not None:  # one number, which no Reshape need make of a vector
             whole = self._write("Gather", [self._shape(size[0]), self._index(size[1])], {"axis": int_attr(0)})
         else:
-            parts = list(self._parts(exprs))
-            whole = parts[0] if len(parts) == 1 else self._write("Concat", parts, {"axis": int_attr(0)})
+            whole = self._picked(exprs) or self._joined(exprs)
             if len(shape) != 1:
                 whole = self._write("Reshape", [whole, self._constant(np.array(shape, np.int64))], {})
         return whole if code == INT64 else self._write("Cast", [whole], {"to": int_attr(code)})
+
+    def _joined(self, exprs: Sequence[Dim]) -> str:
+        """A vector of its parts."""
+        parts = list(self._parts(exprs))  # numbers last, as they stand where they are read
+        names = [part if isinstance(part, str) else self._constant(part) for part in parts]
+        return names[0] if len(names) == 1 else self._write("Concat", names, {"axis": int_attr(0)})
+
+    def _picked(self, exprs: Sequence[Dim]) -> str | None:
+        """A vector of some sizes of one value, in any order; None where it is as well joined of parts."""
+        symbolic = next((d for d in exprs if not d.is_const), None)
+        if symbolic is None or ((stretch := self._stretch(exprs, 0)) is not None and stretch[2] == len(exprs)):
+            return None
+        missing = {d for d in exprs if not d.is_const and self._symbols.find(d) is None}
+        for name, shape, _ in self._symbols.places(symbolic):
+            nodes = 1 if self._symbols.find(("shape", name)) is not None else 2
+            if nodes <= len(missing) and all(d in shape for d in exprs):
+                picked = self._constant(np.array([shape.index(d) for d in exprs], np.int64))
+                return self._write("Gather", [self._shape(name), picked], {"axis": int_attr(0)})
+        return None
 
     def _element(self, dim: Dim) -> tuple[Bound, int] | None:
         """The element of a tensor that an expression is; None for other expressions, and for the size of a value."""
@@ -170,8 +208,8 @@ class DimWriter:
         bound, first, length = run
         return bound if bound.shape == shape and (first, length) == (0, len(exprs)) == (0, len(bound.symbols)) else None
 
-    def _parts(self, exprs: Sequence[Dim]) -> Iterator[str]:
-        """Vectors that are the expressions, one after another: as long stretches of shapes as there are."""
+    def _parts(self, exprs: Sequence[Dim]) -> Iterator[str | Numbers]:
+        """Vectors that are the expressions, one after another: as long stretches of shapes as there are; numbers."""
         at = 0
         while at < len(exprs):
             run = self._run(exprs, at)
@@ -179,55 +217,73 @@ class DimWriter:
                 yield self._elements(*run)
                 at += run[2]
                 continue
+            there = self._vector_there(exprs, at)
+            if there is not None:
+                yield there[0]
+                at += there[1]
+                continue
             end = at + 1
             if exprs[at].is_const:
                 while end < len(exprs) and exprs[end].is_const and self._stretch(exprs, end) is None:
                     end += 1
                 stretch = self._stretch(exprs, at)
                 if stretch is None:
-                    yield self._constant(np.array([d.value for d in exprs[at:end]], np.int64))
+                    yield np.array([d.value for d in exprs[at:end]], np.int64)
                     at = end
                     continue
             else:
                 stretch = self._stretch(exprs, at)
-            if stretch is None or (stretch[2] == 1 and self._symbols.is_known(exprs[at])):
+            if stretch is None or self._is_dearer(exprs, at, stretch[2]):
                 yield self.of(exprs[at])
                 at += 1
             else:
                 name, first, length = stretch
-                yield self._sizes(name, first, first + length)
+                make = partial(self._sizes, name, first, first + length)
+                yield self._symbols.known(vector_key(exprs[at : at + length]), make)
                 at += length
+
+    def _vector_there(self, exprs: Sequence[Dim], at: int) -> tuple[str, int] | None:
+        """The longest vector that is there already and has the expressions from `at` on, and its length."""
+        for end in range(len(exprs), at + 1, -1):
+            if (found := self._symbols.find(vector_key(exprs[at:end]))) is not None:
+                return found, end - at
+        return None
+
+    def _is_dearer(self, exprs: Sequence[Dim], at: int, length: int) -> bool:
+        """Whether sizes as a stretch are a node more: each has one already, and a Concat is there anyway."""
+        alone = 1 < length == len(exprs)
+        return not alone and all(d.is_const or self._symbols.find(d) is not None for d in exprs[at : at + length])
 
     def _stretch(self, exprs: Sequence[Dim], at: int) -> tuple[str, int, int] | None:
         """The value whose shape has most of the expressions from `at` on: its name, the first axis, and how many.
 
         At least two, or the whole shape; none without symbols.
         """
+        symbolic = next((n for n in range(at, len(exprs)) if not exprs[n].is_const), None)
+        if symbolic is None:
+            return None
         best: tuple[str, int, int] | None = None
-        for shape, name in self._symbols.shapes():
-            for first in range(len(shape)):
-                length = 0
-                while (
-                    at + length < len(exprs)
-                    and first + length < len(shape)
-                    and exprs[at + length] is shape[first + length]
-                ):
-                    length += 1
-                while length and exprs[at + length - 1].is_const and length < len(shape):
-                    length -= 1  # numbers at the end cost nothing
-                if length < 2 and length < len(shape):
-                    continue
-                if all(d.is_const for d in exprs[at : at + length]):
-                    continue
-                whole = length == len(shape)
-                if best is None or (length, whole) > (best[2], best[1] == 0):
-                    best = name, first, length
+        for name, shape, axis in self._symbols.places(exprs[symbolic]):
+            first = axis - (symbolic - at)
+            if first < 0:
+                continue
+            length = 0
+            while (
+                at + length < len(exprs) and first + length < len(shape) and exprs[at + length] is shape[first + length]
+            ):
+                length += 1
+            while length and exprs[at + length - 1].is_const and length < len(shape):
+                length -= 1  # numbers at the end cost nothing
+            if (length < 2 and length < len(shape)) or length <= symbolic - at:
+                continue
+            whole = length == len(shape)
+            if best is None or (length, whole) > (best[2], best[1] == 0):
+                best = name, first, length
         return best
 
     def _sizes(self, name: str, first: int, end: int) -> str:
         """The sizes of a value from one axis to another."""
-        whole = self._rank(name)
-        if (first, end) == (0, whole):
+        if (first, end) == (0, self._symbols.rank(name)):
             return self._shape(name)
         if self._opset >= SHAPE_HAS_ENDS:
             ends = {"start": int_attr(first), "end": int_attr(end)}
@@ -237,9 +293,6 @@ class DimWriter:
             ("sizes", name, first, end),
             lambda: self._write("Gather", [self._shape(name), picked], {"axis": int_attr(0)}),
         )
-
-    def _rank(self, name: str) -> int:
-        return next(len(shape) for shape, found in self._symbols.shapes() if found == name)
 
     def _shape(self, name: str) -> str:
         return self._symbols.known(("shape", name), lambda: self._write("Shape", [name], {}))
@@ -256,18 +309,39 @@ class DimWriter:
             return self._sizes(size[0], size[1], size[1] + 1)
         case = case_of(dim)
         if case is not None and self._opset >= CHOICES:
-            holds = self._write("Cast", [self._atom(case.indicator)], {"to": int_attr(BOOL)})
+            holds = self._symbols.known(("holds", case.indicator), partial(self._holds, case.indicator))
             return self._write("Where", [holds, self.of(case.holds), self.of(case.fails)], {})
-        total: str | None = None
-        for coefficient, powers in dim.terms:
-            factors = [self._atom(atom) for atom, power in powers for _ in range(power)]
-            if coefficient != 1 or not factors:
-                factors.append(self.of(dims.as_dim((coefficient + 2**63) % 2**64 - 2**63)))  # products wrap
-            term = factors[0]
-            for factor in factors[1:]:
-                term = self._write("Mul", [term, factor], {})
-            total = term if total is None else self._write("Add", [total, term], {})
-        assert total is not None
+        if len(dim.terms) > 1:
+            return self._total(dim)
+        [[coefficient, powers]] = list(dim.terms)
+        if coefficient == -1 and powers and self._opset >= NEG_OF_INTEGERS:
+            return self._write("Neg", [self.of(-dim)], {})
+        if coefficient != 1:
+            rest = self.of(Dim.of_terms(((1, powers),)))
+            return self._write("Mul", [rest, self._number((coefficient + 2**63) % 2**64 - 2**63)], {})  # products wrap
+        if powers == ((powers[0][0], 1),):
+            return self._atom(powers[0][0])
+        first, *others = [self.of(Dim.of_terms(((1, ((atom, 1),)),))) for atom, power in powers for _ in range(power)]
+        for factor in others:
+            first = self._write("Mul", [first, factor], {})
+        return first
+
+    def _holds(self, indicator: Atom) -> str:
+        return self._write("Cast", [self._atom(indicator)], {"to": int_attr(BOOL)})
+
+    def _total(self, dim: Dim) -> str:
+        """A sum of terms: what is added, then what is subtracted."""
+        terms = [(coefficient, Dim.of_terms(((coefficient, powers),))) for coefficient, powers in dim.terms]
+        without_number = dim - dim.constant_term
+        if without_number is not dim and self._symbols.size(without_number) is not None:
+            terms = [(1, without_number), terms[-1]]
+        added = [term for coefficient, term in terms if coefficient > 0] or [terms.pop(0)[1]]
+        total = self.of(added[0])
+        for term in added[1:]:
+            total = self._write("Add", [total, self.of(term)], {})
+        for coefficient, term in terms:
+            if coefficient < 0:
+                total = self._write("Sub", [total, self.of(-term)], {})
         return total
 
     def _number(self, value: int) -> str:
