@@ -340,7 +340,8 @@ def input_specs(model: Model) -> list[TensorInfo]:
         if not isinstance(argument.type, TensorType):
             raise InputError(f"input {name!r} is of type {argument.type}, which has no random value")
         dims = tuple(d.value if d.is_const else str(d) for d in dims_of(argument))
-        specs.append(TensorInfo(name, onnx.numpy_dtype(argument.type.element_type), dims))
+        element = argument.type.element_type
+        specs.append(TensorInfo(name, "string" if element == onnx.STRING else onnx.numpy_dtype(element), dims))
     return specs
 
 

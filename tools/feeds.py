@@ -10,15 +10,19 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from ..runtime.arrays import dtype_of
 from ..runtime.errors import InputError, UsageError
 
 SHORT = {
     "f16": "float16", "f32": "float32", "f64": "float64", "i8": "int8", "i16": "int16", "i32": "int32", "i64": "int64",
     "u8": "uint8", "u16": "uint16", "u32": "uint32", "u64": "uint64", "i1": "bool", "bool": "bool",
+    "bf16": "bfloat16", "c64": "complex64", "c128": "complex128", "string": "string",
 }  # fmt: skip
 DEFAULT_SIZE = 3
 FUNCTIONS = {"min", "max", "broadcast"}
 """What a size's expression may call."""
+TEXTS = ("a", "b", "c")
+"""What random texts are drawn from: few, so that some are equal."""
 ANY_RANK = "..."
 """The shape of an input of any rank."""
 
@@ -37,12 +41,17 @@ class Spec(Protocol):
 def make_feeds(specs: Sequence[Spec], given: Iterable[str], sizes: Iterable[str]) -> dict[str, Any]:
     """A value for each input.
 
-    `given` are `name=@file.npy` or `name=2x3xf32` or `name=2x3xf32=0.5`; `sizes` are `N=8`.  What is not given is
-    random from a fixed seed; a symbol without a size takes it from a given input, else 3.  Raises UsageError for what
-    does not say so, InputError for what the model does not have and for a file or a size that cannot be had.
+    `given` are `name=@file.npy`, `name=2x3xf32`, `name=2x3xf32=0.5` or `name=2xstring=text`; `sizes` are `N=8`.  What
+    is not given is random from a fixed seed; a symbol without a size takes it from a given input, else 3.  Raises
+    UsageError for what does not say so, InputError for what the model does not have, for a file or a size that cannot
+    be had, and for a sequence, an optional or a map, which nothing here can say.
     """
     values: dict[str, Any] = {}
     by_name = {s.name: s for s in specs}
+    for spec in specs:
+        if spec.dtype == "object" and ANY_RANK not in spec.shape:  # no tensor of texts
+            what = "is no tensor (a sequence, an optional or a map), and a command gives tensors only"
+            raise InputError(f"input {spec.name!r} {what}: call the program from Python, with a list, None or a dict")
     rng = np.random.default_rng(0)
     for text in given:
         name, _, what = text.partition("=")
@@ -57,9 +66,14 @@ def make_feeds(specs: Sequence[Spec], given: Iterable[str], sizes: Iterable[str]
             if ANY_RANK in spec.shape:
                 raise InputError(f"input {spec.name!r} has no rank in the model: give it, as {spec.name}=2x3xf32")
             shape = [d if isinstance(d, int) else size_of(d, bound) for d in spec.shape]
-            check_memory(spec.name, np.dtype(spec.dtype), shape)
-            values[spec.name] = random_array(np.dtype(spec.dtype), shape, rng)
+            check_memory(spec.name, dtype := element_type(spec.dtype), shape)
+            values[spec.name] = random_array(dtype, shape, rng)
     return values
+
+
+def element_type(dtype: Any) -> np.dtype[Any]:
+    """numpy's element type for an input's, which for texts is a name."""
+    return dtype_of(dtype) if isinstance(dtype, str) else np.dtype(dtype)
 
 
 def constant(name: str, text: str, rng: np.random.Generator) -> np.ndarray[Any, Any]:
@@ -68,13 +82,13 @@ def constant(name: str, text: str, rng: np.random.Generator) -> np.ndarray[Any, 
     *dims, short = kind.split("x")
     if short not in SHORT or not all(d.isdigit() for d in dims):
         raise UsageError(f"input {name!r}: {kind!r} is no shape and type such as 2x3xf32")
-    dtype = np.dtype(SHORT[short])
+    dtype = dtype_of(SHORT[short])
     shape = [int(d) for d in dims]
     check_memory(name, dtype, shape)
     if not value:
         return random_array(dtype, shape, rng)
     try:
-        return np.full(shape, value, dtype)
+        return np.full(shape, float(value) if dtype.kind == "V" else value, dtype)  # numpy casts no text to V
     except (ValueError, OverflowError) as e:
         raise UsageError(f"input {name!r}: {value!r} is no value of {dtype}") from e
 
@@ -129,13 +143,13 @@ def size_of(expression: str, bound: Mapping[str, int]) -> int:
 
 
 def random_array(dtype: np.dtype[Any], shape: Sequence[int], rng: np.random.Generator) -> np.ndarray[Any, Any]:
-    """Values that suit most models: normal floats, small integers, fair bools."""
+    """Values that suit most models: normal floats, small integers, fair bools, short texts."""
     if dtype.kind == "b":
         return rng.integers(0, 2, shape).astype(dtype)
     if dtype.kind in "iu":
         return rng.integers(0, 3, shape).astype(dtype)
-    if dtype.kind in "OSU":
-        return np.full(shape, "text", object)
+    if dtype.kind == "O":
+        return np.array(np.array(TEXTS, object)[rng.integers(0, len(TEXTS), shape)], object)
     return rng.standard_normal(shape).astype(dtype)
 
 
@@ -147,4 +161,4 @@ def load_array(name: str, path: str) -> np.ndarray[Any, Any]:
     except OSError as e:
         raise InputError(f"input {name!r}: {path}: {e.strerror}") from e
     except ValueError as e:
-        raise InputError(f"input {name!r}: {path} is no .npy file with numbers") from e
+        raise InputError(f"input {name!r}: {path} is no .npy file with numbers or texts") from e

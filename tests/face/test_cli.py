@@ -247,3 +247,26 @@ def test_inspect_lists_what_sizes_must_be(tmp_path: Path) -> None:
     found = json.loads(invoke("inspect", tmp_path / "m.onnx", "--dims", "--json").output)
     assert found["equalities"] == ["B == D"]
     assert "A == C, or one of them is 1" in [g["condition"] for g in found["guards"]]
+
+
+@pytest.mark.parametrize("command", ["run", "compare", "bench", "profile"])
+def test_texts_are_drawn_and_given(command: str, model: Callable[..., onnx.ModelProto], tmp_path: Path) -> None:
+    onnx.save(model("g (string[K] s, string t) => (string[K] z) { z = StringConcat(s, t) }"), tmp_path / "m.onnx")
+    more = ("--seconds", 0) if command in ("bench", "profile") else ()
+    for given in (
+        (),
+        ("--size", "K=0"),
+        ("--input", "s=2xstring=text", "--input", "t=string"),
+        ("--input", "s=4xstring="),
+    ):
+        done = invoke(command, tmp_path / "m.onnx", *given, *more)
+        assert done.exit_code == 0, done.output
+    np.save(tmp_path / "s.npy", np.array(["one", "two"]))
+    given = (f"s=@{tmp_path / 's.npy'}", "t=string=!")
+    assert "one! two!" in invoke("run", tmp_path / "m.onnx", *(a for g in given for a in ("--input", g))).output
+
+
+def test_simplify_validates_a_model_of_texts(model: Callable[..., onnx.ModelProto], tmp_path: Path) -> None:
+    onnx.save(model("g (string[2] s) => (string[2] z) { z = Identity(s) }"), tmp_path / "m.onnx")
+    done = invoke("simplify", tmp_path / "m.onnx", "-o", tmp_path / "s.onnx", "--validate")
+    assert done.exit_code == 0, done.output

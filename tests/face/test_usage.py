@@ -113,10 +113,38 @@ def test_inputs_without_rank_or_type(tmp_path: Path, exits: Callable[..., tuple[
         assert found == code and message in text
 
 
+@pytest.mark.parametrize("command", ["run", "compare", "bench", "profile"])
+@pytest.mark.parametrize(
+    ("kind", "node"),
+    [
+        ("seq(float[A])", "y = ConcatFromSequence <axis = 0> (q)"),
+        ("optional(float[2])", "y = OptionalGetElement(q)"),
+        ("map(string, float)", 'y = ai.onnx.ml.DictVectorizer <string_vocabulary = ["a"]> (q)'),
+    ],
+)
+def test_inputs_that_a_command_cannot_give(
+    command: str, kind: str, node: str, model: Make, tmp_path: Path, exits: Callable[..., tuple[int, str]]
+) -> None:
+    made = model(f"g ({kind} q, float[2] x) => (float[M] y, float[2] z) {{ {node} z = Abs(x) }}", "ai.onnx.ml")
+    onnx.save(made, tmp_path / "m.onnx")
+    code, text = exits(command, tmp_path / "m.onnx", "--input", "x=2xf32")
+    assert code == 3 and text == (
+        "error: input 'q' is no tensor (a sequence, an optional or a map), and a command gives tensors only:"
+        " call the program from Python, with a list, None or a dict\n"
+    )
+
+
+def test_values_of_types_that_numpy_lacks(model: Make) -> None:
+    specs = sx.compile(model("g (bfloat16[N] x) => (bfloat16[N] y) { y = Relu(x) }")).inputs
+    assert str(make_feeds(specs, ("x=2xbf16=1.5",), ())["x"]) == "[1.5 1.5]"
+    with pytest.raises(sx.Error, match="'many' is no value of bfloat16"):
+        make_feeds(specs, ("x=2xbf16=many",), ())
+
+
 def test_what_a_file_of_an_input_is(digits: Path, tmp_path: Path, exits: Callable[..., tuple[int, str]]) -> None:
     (tmp_path / "x.npy").write_text("none")
     code, text = exits("run", digits, "--input", f"image=@{tmp_path / 'x.npy'}")
-    assert code == 3 and text.endswith("x.npy is no .npy file with numbers\n")
+    assert code == 3 and text.endswith("x.npy is no .npy file with numbers or texts\n")
     code, text = exits("run", digits, "--input", "image=@absent.npy")
     assert code == 3 and "absent.npy: No such file or directory" in text
 
