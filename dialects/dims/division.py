@@ -121,7 +121,10 @@ def _cancel_quotient(a: Dim, b: Dim) -> tuple[Dim, Dim]:
 
 
 def _nested_floordiv(a: Dim, b: Dim) -> Dim | None:
-    """`(x//j + z)//k` is `(x + j*z)//(j*k)`, for constants j, k > 0 and where only one term is a quotient."""
+    """`(x//j + z)//k` is `(x + j*z)//(j*k)`, for constants j, k > 0 and where only one term is a quotient.
+
+    Not where the product is larger than sizes: quotients that are sizes have numerators below 2^62 then.
+    """
     inner: Call | None = None
     for c, m in a.terms:
         for atom, power in m:
@@ -132,6 +135,8 @@ def _nested_floordiv(a: Dim, b: Dim) -> Dim | None:
     if inner is None:
         return None
     numerator, j = inner.args
+    if j.value * b.value > interval.SIZE_LIMIT:
+        return None
     z = add(a, negate(intern(((1, ((inner, 1),)),))))
     return floordiv(add(numerator, multiply(j, z)), multiply(j, b))
 

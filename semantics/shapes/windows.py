@@ -12,6 +12,7 @@ from ...dialects import onnx
 from ...dialects.dims.expression import ONE, Dim, as_dim, dim_min
 from .context import Context, Rules, ShapeError, Types, attribute_ints
 from .elements import Ratio, row_major
+from .scales import scaled_by
 
 Pads = list[tuple[int, int]]
 
@@ -293,7 +294,7 @@ def resize(c: Context) -> Types:
         if isinstance(scale, Ratio) and (number := scale.constant) is not None and number <= 0:
             raise ShapeError(f"a scale of {float(number):g}, which is not above 0")
         if isinstance(scale, Ratio):
-            size = _cropped(c, x[a], scale, at, len(axes)) if crop else scaled(x[a], scale)
+            size = _cropped(c, x[a], scale, at, len(axes)) if crop else _scaled(c, x[a], scale)
         x[a] = c.fresh(0, a) if size is None else size
     return [c.like(0, x)]
 
@@ -335,23 +336,10 @@ def _resize_to(c: Context, x: list[Dim], axes: list[int]) -> list[Dim]:
     return x
 
 
-def scaled(size: Dim, scale: Ratio) -> Dim | None:
-    """floor(size * scale).
-
-    A scale that is the float32 nearest to a simple fraction, 0.7 say, counts as the fraction: so do float32 products
-    of it with sizes, which is how runtimes compute, as long as their rounding hides the scale's.
-    """
+def _scaled(c: Context, size: Dim, scale: Ratio) -> Dim | None:
+    """floor(size * scale)."""
     exact = scale.constant
-    if exact is None:
-        return None
-    if size.is_const:
-        return as_dim(int(np.floor(np.float32(float(exact)) * np.float32(size.value))))
-    if exact.denominator == 1 or exact.denominator * exact.numerator < 2**16:
-        return size * exact.numerator // exact.denominator
-    near = exact.limit_denominator(64)
-    if near and abs(exact - near) / near <= Fraction(1, 2**24):
-        return size * near.numerator // near.denominator
-    return size * exact.numerator // exact.denominator
+    return None if exact is None else scaled_by(c, size, exact)
 
 
 def _cropped(c: Context, size: Dim, scale: Ratio, at: int, count: int) -> Dim | None:
@@ -365,8 +353,7 @@ def _cropped(c: Context, size: Dim, scale: Ratio, at: int, count: int) -> Dim | 
     low, high, by = start.constant, end.constant, scale.constant
     if low is None or high is None or by is None:
         return None
-    total = (high - low) * by
-    return size * total.numerator // total.denominator
+    return scaled_by(c, size, Fraction(float(np.float32(float(high)) - np.float32(float(low)))), by)
 
 
 def upsample(c: Context) -> Types:
@@ -375,7 +362,7 @@ def upsample(c: Context) -> Types:
     scales = c.elements(1)
     for a in range(len(x)):
         scale = row_major(scales)[a] if scales is not None and scales.size == len(x) else None
-        size = scaled(x[a], scale) if isinstance(scale, Ratio) else None
+        size = _scaled(c, x[a], scale) if isinstance(scale, Ratio) else None
         x[a] = c.fresh(0, a) if size is None else size
     return [c.like(0, x)]
 

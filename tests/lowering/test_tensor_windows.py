@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from sardonyx.dialects import onnx
+from sardonyx.semantics.reference import sampling
 
 from .tensor_cases import FLOATS, Kernel, random
 
@@ -107,6 +108,16 @@ def test_resize_by_scales(mode: str, coordinates: str, scale: float) -> None:
     names = {"coordinate_transformation_mode": coordinates, "extrapolation_value": 9.0}
     region = roi if coordinates == "tf_crop_and_resize" else None
     kernel.run(kernel.op(onnx.ResizeOp, x, region, scales, mode=mode, **names), tolerance=2e-5)
+
+
+def test_nearest_counts_in_float32_with_the_scale_that_is_given() -> None:
+    """6.5 / 1.3 is 5, and 19.5 / 1.3 above 15, as 1.3 is 1.29999995; by 31 / 24 the first were above 5 as well."""
+    x = np.arange(24, dtype=np.float32)
+    scales = np.array([1.3], np.float32)
+    places = sampling.resize(x, None, scales)
+    assert places[[5, 6, 7, 18, 19, 20]].tolist() == [4, 4, 5, 14, 15, 15]
+    kernel = Kernel()
+    kernel.run(kernel.op(onnx.ResizeOp, kernel.input(x), None, kernel.constant(scales, np.float32)))
 
 
 @pytest.mark.parametrize("nearest", ["round_prefer_floor", "round_prefer_ceil", "floor", "ceil"])

@@ -259,3 +259,39 @@ def test_products_of_sizes_wrap_where_a_factor_is_too_large(factor: int) -> None
         for found in (program(np.zeros(size, np.float32)), sx.run(graph, {"x": np.zeros(size, np.float32)})):
             assert found["y"].tolist() == [past % 7]
             assert found["z"].tolist() == [abs(product) // factor * (1 if product >= 0 else -1)]
+
+
+@pytest.mark.parametrize("scale", [0.37, 0.83, 1.3, 1.31, 0.333333, 2.6, 0.47123])
+def test_resize_has_the_sizes_of_float32_products(scale: float) -> None:
+    """1.3 takes 10 to 13 and 90 to 116: there is no quotient of integers that does."""
+    text = f"(float[1, 1, N] x) => (float[A, B, C] y) {{ s = Constant <value_floats = [1.0, 1.0, {scale}]> () "
+    program = sx.compile(model(text + 'y = Resize(x, "", s) }'))
+    twice = sx.compile(model(text + 'a = Resize(x, "", s) b = Resize(a, "", s) y = Concat <axis = 2> (b, a, a) }'))
+    for size in (1, 2, 10, 25, 50, 90, 100, 213, 300, 1000, 8551, 65536):
+        once = int(np.floor(np.float32(scale) * np.float32(size)))
+        again = int(np.floor(np.float32(scale) * np.float32(once)))
+        assert program(np.zeros((1, 1, size), np.float32))["y"].shape == (1, 1, once)
+        assert twice(np.zeros((1, 1, size), np.float32))["y"].shape == (1, 1, again + 2 * once)
+
+
+def test_sizes_beyond_exact_products_with_a_scale_are_errors() -> None:
+    """In float32 315853 times 0.83 is rounded up to a whole number, which no shorter axis is."""
+    program = sx.compile(model("(float[N] x) => (float[A] y) { s = Constant <value_floats = [0.83]> () "
+                               'y = Resize(x, "", s) }'))  # fmt: skip
+    assert program(np.zeros(315852, np.float32))["y"].shape == (int(np.float32(0.83) * np.float32(315852)),)
+    with pytest.raises(sx.InputError, match=r"exact in float32 .onnx.Resize 'last'.: N <= 315852 does not hold"):
+        program(np.zeros(315853, np.float32))
+
+
+@pytest.mark.parametrize(("size", "error"), [("100", sx.ModelError), ("N", sx.InputError)])
+def test_products_with_a_scale_beyond_sizes_are_errors(size: str, error: type[sx.Error]) -> None:
+    made = model(f"(float[{size}] x) => (float[A] y) {{ s = Constant <value_floats = [3e38]> () "
+                 'y = Resize(x, "", s) }')  # fmt: skip
+    with pytest.raises(error, match="last"):
+        sx.compile(made)(np.zeros(100, np.float32))
+
+
+def test_small_dyadic_scales_refuse_no_size() -> None:
+    for scale in (0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 2.0, 3.0, 8.0):
+        text = f"(float[N] x) => (float[A] y) {{ s = Constant <value_floats = [{scale}]> () "
+        assert "dims.assume" not in str(sx.lower(model(text + 'y = Resize(x, "", s) }'), to="graph"))
