@@ -56,9 +56,12 @@ class SpreadCroppedResize(Pattern):
             beyond = b.op(onnx.ReshapeOp, taken.beyond(b), b.ints([-1] + [1] * (rank - 1 - axis)))
             outside = beyond if outside is None else b.op(onnx.OrOp, outside, beyond)
         assert outside is not None
+        is_integer = t != element and t == f64
+        if is_integer:
+            y = b.op(onnx.RoundOp, y)
         value = b.typed(onnx.attr(op, "extrapolation_value"), t)
         y = b.where(outside, value, y)
-        if t != element and t == f64:  # integers saturate
+        if is_integer:  # they saturate
             info = np.iinfo(onnx.numpy_dtype(element))
             y = b.op(onnx.ClipOp, y, b.typed(info.min, t), b.typed(info.max, t))
         rewriter.replace(op, [b.cast(y, element)])
