@@ -67,6 +67,13 @@ class Downgrade:
 Rule = Callable[[Downgrade], None]
 
 
+def of_one_shape(d: Downgrade) -> None:
+    """Sum(a, b, ...)  ->  the same, where nothing broadcasts."""
+    if len({dims.dims_of(v) if isinstance(v.type, TensorType) else v for v in d.op.operands}) > 1:
+        raise d.declined("its operands have different shapes, and did not broadcast then")
+    d.node(d.op.SCHEMA.op_type, d.inputs, d.attributes)
+
+
 def axes_as_attribute(d: Downgrade) -> None:
     """Squeeze(x, axes)  ->  Squeeze(x) {axes}, and so for Unsqueeze and the reductions."""
     axes = d.ints(1)
@@ -300,6 +307,9 @@ RULES: dict[tuple[str, str], Rule] = {
     ("", "GridSample"): grid_sample,
     ("", "Hardmax"): last_axis,
     ("", "LogSoftmax"): last_axis,
+    ("", "Max"): of_one_shape,
+    ("", "Mean"): of_one_shape,
+    ("", "Min"): of_one_shape,
     ("", "Pad"): pad,
     ("", "Reshape"): reshape,
     ("", "Resize"): resize,
@@ -309,6 +319,7 @@ RULES: dict[tuple[str, str], Rule] = {
     ("", "Softmax"): last_axis,
     ("", "Split"): split,
     ("", "Squeeze"): axes_as_attribute,
+    ("", "Sum"): of_one_shape,
     ("", "TopK"): top_k,
     ("", "Unsqueeze"): axes_as_attribute,
 }

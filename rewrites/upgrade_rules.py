@@ -165,17 +165,45 @@ def top_k(b: Upgrade) -> Results:
 def elementwise(cls: type[onnx.OnnxOp]) -> Rule:
     """Add(a, b) {axis, broadcast}  ->  Add(a, Reshape(b, its sizes and ones)).
 
-    The sizes of `b` stand at `axis` of `a`; without `axis` they are the last ones, as in numpy.
+    The sizes of `b` stand at `axis` of `a`; without `axis` they are the last ones, as in numpy.  Without `broadcast`
+    they are those of `a`.
     """
 
     def rule(b: Upgrade) -> Results:
         left, right = b.x(0), b.x(1)
-        axis = b.attr("axis") if b.attr("broadcast", 0) else None
+        if b.since >= 7:
+            return [b.value(cls, left, right)]
+        broadcast = b.attr("broadcast", 0)
+        axis = b.attr("axis") if broadcast else None
         if axis is not None:
             right = _aligned(b, left, right, axis)
-        return [b.value(cls, left, right)]
+        return _limited([b.value(cls, left, right)], "first" if broadcast else "none")
 
     return rule
+
+
+def variadic(cls: type[onnx.OnnxOp]) -> Rule:
+    """Sum(a, b, ...)  ->  the same, of operands of one shape before opset 8."""
+
+    def rule(b: Upgrade) -> Results:
+        results = b.same(cls, b.inputs(), b.attributes("consumed_inputs"))
+        return _limited(results, "none") if b.since < 8 else results
+
+    return rule
+
+
+def gemm(b: Upgrade) -> Results:
+    """Gemm(a, b, c) {broadcast}  ->  Gemm(a, b, c); without `broadcast`, c has the shape of the result."""
+    results = b.same(onnx.GemmOp, b.inputs(), b.attributes("broadcast"))
+    return _limited(results, "none") if b.since < 7 and not b.attr("broadcast", 0) else results
+
+
+def _limited(results: Results, limit: str) -> Results:
+    """The results, whose op is marked to broadcast no further."""
+    made = results[0]
+    assert made is not None and isinstance(made.owner, Operation)
+    made.owner.attributes[onnx.LIMITED] = StringAttr(limit)
+    return results
 
 
 def _aligned(b: Upgrade, left: SSAValue, right: SSAValue, axis: int) -> SSAValue:
@@ -500,6 +528,12 @@ _ELEMENTWISE: dict[str, type[onnx.OnnxOp]] = {
     "Sub": onnx.SubOp,
     "Xor": onnx.XorOp,
 }
+_VARIADIC: dict[str, type[onnx.OnnxOp]] = {
+    "Max": onnx.MaxOp,
+    "Mean": onnx.MeanOp,
+    "Min": onnx.MinOp,
+    "Sum": onnx.SumOp,
+}
 # opset 1 could compute in place, on the inputs that `consumed_inputs` named
 _CONSUMING: dict[str, type[onnx.OnnxOp]] = {
     "Abs": onnx.AbsOp,
@@ -511,21 +545,18 @@ _CONSUMING: dict[str, type[onnx.OnnxOp]] = {
     "InstanceNormalization": onnx.InstanceNormalizationOp,
     "LeakyRelu": onnx.LeakyReluOp,
     "Log": onnx.LogOp,
-    "Max": onnx.MaxOp,
-    "Mean": onnx.MeanOp,
-    "Min": onnx.MinOp,
     "Neg": onnx.NegOp,
     "Reciprocal": onnx.ReciprocalOp,
     "Relu": onnx.ReluOp,
     "Sigmoid": onnx.SigmoidOp,
     "Sqrt": onnx.SqrtOp,
-    "Sum": onnx.SumOp,
     "Tanh": onnx.TanhOp,
 }
 
 RULES: dict[tuple[str, str], Rule] = {
     **{("", name): axes_as_input(cls) for name, cls in _REDUCTIONS.items()},
     **{("", name): elementwise(cls) for name, cls in _ELEMENTWISE.items()},
+    **{("", name): variadic(cls) for name, cls in _VARIADIC.items()},
     **{("", name): without(cls, "consumed_inputs") for name, cls in _CONSUMING.items()},
     ("", "BatchNormalization"): batch_normalization,
     ("", "Cast"): cast,
@@ -534,7 +565,7 @@ RULES: dict[tuple[str, str], Rule] = {
     ("", "DFT"): dft,
     ("", "Dropout"): dropout,
     ("", "GRU"): gru,
-    ("", "Gemm"): without(onnx.GemmOp, "broadcast"),
+    ("", "Gemm"): gemm,
     ("", "GlobalLpPool"): whole_p(onnx.GlobalLpPoolOp),
     ("", "GridSample"): grid_sample,
     ("", "GroupNormalization"): group_normalization,

@@ -21,6 +21,7 @@ from .attributes import (
 )
 from .base import (
     EMPTY_ROWS,
+    LIMITED,
     PROBLEM,
     REASON,
     OnnxOp,
@@ -75,6 +76,7 @@ __all__ = [
     "ELEMENT_CODES",
     "ELEMENT_TYPES",
     "EMPTY_ROWS",
+    "LIMITED",
     "OPS",
     "OP_BY_NAME",
     "PROBLEM",

@@ -377,6 +377,12 @@ PROBLEM = "onnx.problem"
 The text may have a {0}, the index.
 """
 
+LIMITED = "onnx.limited_broadcast"
+"""On an operation made of one of an opset with less broadcasting, until its operands' sizes are stated.
+
+`none` says that all operands have one shape, `first` that they broadcast to that of the first.
+"""
+
 
 def value_name(value: SSAValue) -> str | None:
     """The name that the file gives a value (a node's output, an initializer, a graph's input); None if it has none."""

@@ -26,11 +26,15 @@ DOMAINS = {
 # what has been replaced by another operator is imported as `onnx.Versioned` and upgraded to that.
 MEANING_CHANGED: dict[tuple[str, str], int] = {
     ("", "GroupNormalization"): 21,  # scale and bias were given per group, are per channel
+    ("", "Max"): 8,  # did not broadcast, and so for the next ones
+    ("", "Mean"): 8,
+    ("", "Min"): 8,
     ("", "PRelu"): 7,  # slope was one for each channel, is broadcast
     ("", "Resize"): 13,  # scales was the second input, is the third; an empty tensor stood for an absent one
     ("", "RoiAlign"): 16,  # coordinates were never shifted by half a pixel, are by default
     ("", "Scatter"): 99,  # is ScatterElements
     ("", "Split"): 18,  # the number of equal parts was the number of outputs, is an attribute
+    ("", "Sum"): 8,  # as Max
     ("", "Upsample"): 99,  # is Resize
 }
 

@@ -2382,7 +2382,7 @@ class MaxOp(OnnxOp):
     max = result_def()
     traits = PURE
     SCHEMA: ClassVar[Schema] = Schema(
-        'Max', '', 13, 6,
+        'Max', '', 13, 8,
         (Formal('data_0', 'T', _VAR),),
         (Formal('max', 'T'),),
         {},
@@ -2485,7 +2485,7 @@ class MeanOp(OnnxOp):
     mean = result_def()
     traits = PURE
     SCHEMA: ClassVar[Schema] = Schema(
-        'Mean', '', 13, 6,
+        'Mean', '', 13, 8,
         (Formal('data_0', 'T', _VAR),),
         (Formal('mean', 'T'),),
         {},
@@ -2549,7 +2549,7 @@ class MinOp(OnnxOp):
     min = result_def()
     traits = PURE
     SCHEMA: ClassVar[Schema] = Schema(
-        'Min', '', 13, 6,
+        'Min', '', 13, 8,
         (Formal('data_0', 'T', _VAR),),
         (Formal('min', 'T'),),
         {},
@@ -4395,7 +4395,7 @@ class SumOp(OnnxOp):
     sum = result_def()
     traits = PURE
     SCHEMA: ClassVar[Schema] = Schema(
-        'Sum', '', 13, 6,
+        'Sum', '', 13, 8,
         (Formal('data_0', 'T', _VAR),),
         (Formal('sum', 'T'),),
         {},

@@ -11,6 +11,7 @@ from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Region, SSAValue
 from xdsl.passes import ModulePass
 
+from ...dialects import onnx
 from ...dialects.dims import Dim, dims_of
 from ...dialects.onnx.model import MAIN, is_local_function
 from ...runtime.errors import ModelError, UnsupportedError
@@ -72,6 +73,8 @@ def infer_shapes(
         # once more, now that all that the guards promise is known: sizes that they make equal are written alike
         inference = _inferred(module, functions, weights, facts, operators, expand, checks=False)
         materialize(inference, functions, guarded=guarded)
+    for function in functions:
+        _limits_stated(function)
     unreached = inference.dead_regions()
     if dead is not None:
         dead |= unreached
@@ -110,6 +113,13 @@ def _inferred(
 
 def _sizes_of(value: SSAValue) -> tuple[Dim, ...]:
     return dims_of(value) if isinstance(value.type, TensorType) else ()
+
+
+def _limits_stated(function: FuncOp) -> None:
+    """Drops what older opsets demand of operands' sizes, where it is known by now that these are so."""
+    for op in function.walk():
+        if onnx.LIMITED in op.attributes and all(isinstance(v.type, TensorType) for v in op.operands):
+            del op.attributes[onnx.LIMITED]
 
 
 def _is_graph(function: FuncOp) -> bool:

@@ -10,7 +10,7 @@ from xdsl.dialects.builtin import i32
 from ...dialects import onnx
 from ...dialects.dims.expression import ONE, Dim, as_dim, dim_min
 from .context import Context, Rules, ShapeError, Types
-from .elementwise import one_way
+from .elementwise import limit_of, one_way, same_shape
 
 
 def matmul_dims(c: Context, a: Sequence[Dim], b: Sequence[Dim]) -> list[Dim]:
@@ -67,7 +67,11 @@ def gemm(c: Context) -> Types:
     m, k = reversed(a) if c.attr("transA") else a
     k2, n = reversed(b) if c.attr("transB") else b
     c.equal(k, k2, "the inner sizes of Gemm")
-    if c.has(2):
+    if c.has(2) and limit_of(c) is not None:
+        same_shape(
+            c, (m, n), c.dims(2), "C has the shape of the product, since without broadcast=1 it does not broadcast"
+        )
+    elif c.has(2):
         one_way(c, (m, n), c.dims(2))
     return [c.like(0, [m, n])]
 

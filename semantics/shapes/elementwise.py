@@ -45,11 +45,41 @@ def same_dims_bool(c: Context) -> Types:
 
 def broadcast(c: Context) -> Types:
     """All operands broadcast; the element type of the first."""
-    return [c.tensor(c.element(0), c.broadcast(*(c.dims(i) for i in range(len(c.operands)))))]
+    return [c.tensor(c.element(0), _result_dims(c))]
 
 
 def compare(c: Context) -> Types:
-    return [c.tensor(BOOL, c.broadcast(c.dims(0), c.dims(1)))]
+    return [c.tensor(BOOL, _result_dims(c))]
+
+
+def _result_dims(c: Context) -> tuple[Dim, ...]:
+    """The dims that the operands broadcast to, by the rules of the node's own opset."""
+    shapes = [c.dims(i) for i in range(len(c.operands))]
+    first, limit = shapes[0], limit_of(c)
+    if limit is None:
+        return c.broadcast(*shapes)
+    if limit == "first":
+        for dims in shapes[1:]:
+            one_way(c, first, dims)
+        return first
+    never = isinstance(c.op, onnx.MaxOp | onnx.MeanOp | onnx.MinOp | onnx.SumOp)
+    since = "before opset 8" if never else "without broadcast=1"
+    for dims in shapes[1:]:
+        first = same_shape(c, first, dims, f"its operands have one shape, since {since} they do not broadcast")
+    return first
+
+
+def limit_of(c: Context) -> str | None:
+    """How an operator of an older opset broadcasts: `none` or `first`; None where it is as today."""
+    limit = c.op.attributes.get(onnx.LIMITED)
+    return onnx.text_of(limit) if limit is not None else None
+
+
+def same_shape(c: Context, a: Sequence[Dim], b: Sequence[Dim], why: str) -> tuple[Dim, ...]:
+    """States that two shapes agree in all sizes, and gives the one to write. Raises ShapeError for other ranks."""
+    if len(a) != len(b):
+        raise ShapeError(f"{why}: ranks {len(a)} and {len(b)}")
+    return tuple(c.equal(m, n, why) for m, n in zip(a, b))
 
 
 def where(c: Context) -> Types:

@@ -437,6 +437,8 @@ def test_what_an_old_opset_cannot_say_is_refused() -> None:
     assert "no rule gives its older form" in refused(onnx.PReluOp.make([x, x], {}, [t]), 6)
     integers = TensorType(i64, [2, 3])
     y = Block(arg_types=[integers]).args[0]
+    row = Block(arg_types=[TensorType(f32, [3])]).args[0]
+    assert "its operands have different shapes, and did not broadcast" in refused(onnx.SumOp.make([x, row], {}, [t]), 7)
     assert "it took no int64" in refused(onnx.MatMulOp.make([y, y], {}, [integers]), 7)
     assert "it had 1 outputs" in refused(onnx.MaxPoolOp.make([x], {"kernel_shape": [1]}, [t, t]), 7)
 
@@ -484,6 +486,15 @@ def test_a_product_without_a_bias_is_given_one_where_it_had_to_have_it(opset: in
     found = export_model(new_op(onnx.GemmOp.make([a, b], {"transB": 1}, [t]), opset), WeightStore())
     assert node_types(found) == ["Constant", "Gemm"] and len(found.graph.node[1].input) == 3
     onnx_package.checker.check_model(found, full_check=True)
+
+
+@pytest.mark.parametrize("opset", [1, 7])
+def test_a_sum_of_operands_of_one_shape_is_written_where_it_did_not_broadcast(opset: int) -> None:
+    t = TensorType(f32, [3, 3])
+    a, b = Block(arg_types=[t, t]).args
+    found = export_model(new_op(onnx.SumOp.make([a, b], {}, [t]), opset), WeightStore())
+    assert node_types(found) == ["Sum"]
+    onnx_package.checker.check_model(found)
 
 
 def test_constants_of_integers_are_initializers_before_opset_9() -> None:

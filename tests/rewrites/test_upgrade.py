@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
-from onnx import ModelProto, NodeProto, TensorProto, defs, helper
+from onnx import ModelProto, NodeProto, TensorProto, defs, helper, parser
 from sardonyx.dialects import onnx
 from sardonyx.dialects.onnx.model import main_of
 from sardonyx.frontend.exporter import export_model
 from sardonyx.frontend.importer import import_model
 from sardonyx.rewrites.upgrade import upgrade_opset
 from sardonyx.rewrites.upgrade_rules import RULES
-from sardonyx.runtime.errors import UnsupportedError
+from sardonyx.runtime.errors import InputError, ModelError, UnsupportedError
 from sardonyx.semantics.interpreter import run_graph
 
 import sardonyx as sx
@@ -417,6 +418,73 @@ def test_dropout_of_version_1_trains_unless_told_otherwise() -> None:
     dropout = next(op for op in module.walk() if isinstance(op, onnx.DropoutOp))
     assert dropout.training_mode is not None
     assert onnx.attr(dropout.ratio.owner, "value") == np.float32(0.25)
+
+
+# What did not broadcast
+
+SAME = "its operands have one shape, since without broadcast=1 they do not broadcast"
+NEVER = "its operands have one shape, since before opset 8 they do not broadcast"
+PRODUCT = "C has the shape of the product, since without broadcast=1 it does not broadcast"
+FIRST = "broadcasting to the first operand"
+
+
+def old_model(text: str, opset: int) -> ModelProto:
+    made = helper.make_model(parser.parse_graph(f"g {text}"), opset_imports=[helper.make_opsetid("", opset)])
+    made.graph.node[0].name = "old"
+    return made
+
+
+@pytest.mark.parametrize("opset", [1, 6])
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        *((f"(float[2, 3, 4] x, float[4] y) => (z) {{ z = {op}(x, y) }}", SAME) for op in ("Add", "Sub", "Mul", "Div")),
+        ("(float[2, 3] x, float[2, 1] y) => (z) { z = Pow(x, y) }", f"{SAME}: 3 == 1 cannot hold"),
+        ("(float[2, 3] x, float y) => (z) { z = Less(x, y) }", f"{SAME}: ranks 2 and 0"),
+        ("(float[2, 3] x, float[3] y) => (z) { z = Greater(x, y) }", SAME),
+        ("(int32[2, 3] x, int32[3] y) => (z) { z = Equal(x, y) }", SAME),
+        *((f"(bool[2, 3] x, bool[3] y) => (z) {{ z = {op}(x, y) }}", SAME) for op in ("And", "Or", "Xor")),
+        (
+            "(float[3] x, float[2, 3] y) => (z) { z = Add <broadcast = 1> (x, y) }",
+            "rank 2 does not broadcast to rank 1",
+        ),
+        ("(float[1, 3] x, float[2, 3] y) => (z) { z = Add <broadcast = 1> (x, y) }", f"{FIRST}: 2 == 1 cannot hold"),
+        *((f"(float[2, 3] x, float[3] y) => (z) {{ z = {op}(x, y) }}", NEVER) for op in ("Sum", "Max", "Min", "Mean")),
+        ("(float[2, 3] x, float[2, 3] y, float[2, 1] v) => (z) { z = Sum(x, y, v) }", f"{NEVER}: 3 == 1 cannot hold"),
+        ("(float[2, 3] x, float[3, 4] y, float[4] v) => (z) { z = Gemm(x, y, v) }", f"{PRODUCT}: ranks 2 and 1"),
+    ],
+)
+def test_old_operators_that_do_not_broadcast(text: str, why: str, opset: int) -> None:
+    with pytest.raises(ModelError, match=re.escape(f" 'old' (opset {opset}): {why}")) as error:
+        sx.lower(old_model(text, opset), to="graph")
+    assert "'x' [" in str(error.value) and "'y' [" in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "same", "other"),
+    [
+        ("(float[N, 3] x, float[M, 3] y) => (z) { z = Add(x, y) }", (2, 2), (2, 1)),
+        ("(float[N, 3] x, float[M, 3] y) => (z) { z = Greater(x, y) }", (2, 2), (2, 1)),
+        ("(float[N, 3] x, float[M, 3] y) => (z) { z = Mean(x, y) }", (2, 2), (2, 1)),
+        ("(float[N, 3] x, float[M, 3] y) => (z) { z = Sub <broadcast = 1> (x, y) }", (2, 1), (1, 2)),
+        ("(float[N, 3] x, float[M, 3] y) => (z) { z = Gemm <transA = 1> (x, x, y) }", (2, 3), (2, 1)),
+    ],
+)
+def test_symbolic_sizes_of_old_operators_are_guarded(text: str, same: tuple[int, ...], other: tuple[int, ...]) -> None:
+    program = sx.compile(old_model(text, 6))
+    program(*(floats(n, 3) for n in same))
+    with pytest.raises(InputError, match="does not hold"):
+        program(*(floats(n, 3) for n in other))
+
+
+def test_old_operators_of_any_rank() -> None:
+    infos = [helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in "xyz"]
+    graph = helper.make_graph([helper.make_node("Add", ["x", "y"], ["z"])], "g", infos[:2], infos[2:])
+    program = sx.compile(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 6)]))
+    assert_allclose(program(X2, X2)["z"], X2 + X2)
+    for y in (X2[0], X2[:1]):
+        with pytest.raises(InputError, match="its operands have one shape"):
+            program(X2, y)
 
 
 # The rules as a whole
