@@ -17,7 +17,7 @@ from xdsl.ir import Attribute
 from ..dialects import dims
 from ..dialects.dims import Dim
 from ..dialects.dims.cases import case_of
-from ..dialects.dims.expression import Atom, Call
+from ..dialects.dims.expression import Atom, Call, Monomial
 from ..dialects.dims.interval import lower_bound
 from ..dialects.onnx.attributes import int_attr
 from ..dialects.onnx.types import ELEMENT_CODES
@@ -124,14 +124,22 @@ class Symbols:
     def known(self, key: object, make: Callable[[], str]) -> str:
         """The name of a node's result, made where it is not there yet."""
         found = self.find(key)
-        if found is None:
-            found = self._known[key] = make()
-        return found
+        return found if found is not None else self.note(key, make())
+
+    def note(self, key: object, name: str) -> str:
+        """Notes the name of a node's result, and gives it."""
+        self._known[key] = name
+        return name
 
 
 def vector_key(exprs: Sequence[Dim]) -> object:
     """What a vector of sizes is known by."""
     return tuple(exprs), (len(exprs),), INT64
+
+
+def wrapped(value: int) -> int:
+    """A number as products of 64 bits, which wrap, see it."""
+    return (value + 2**63) % 2**64 - 2**63
 
 
 class DimWriter:
@@ -298,8 +306,12 @@ class DimWriter:
         return self._symbols.known(("shape", name), lambda: self._write("Shape", [name], {}))
 
     def of(self, dim: Dim) -> str:
-        """The name of a tensor of one element with the value."""
-        return self._symbols.known(dim, lambda: self._sum(dim))
+        """The name of a tensor of one element with the value.
+
+        A level of an expression takes few frames: expressions may be a hundred deep.
+        """
+        found = self._symbols.find(dim)
+        return found if found is not None else self._symbols.note(dim, self._sum(dim))
 
     def _sum(self, dim: Dim) -> str:
         if dim.is_const:
@@ -311,38 +323,45 @@ class DimWriter:
         if case is not None and self._opset >= CHOICES:
             holds = self._symbols.known(("holds", case.indicator), partial(self._holds, case.indicator))
             return self._write("Where", [holds, self.of(case.holds), self.of(case.fails)], {})
-        if len(dim.terms) > 1:
-            return self._total(dim)
-        [[coefficient, powers]] = list(dim.terms)
-        if coefficient == -1 and powers and self._opset >= NEG_OF_INTEGERS:
-            return self._write("Neg", [self.of(-dim)], {})
-        if coefficient != 1:
-            rest = self.of(Dim.of_terms(((1, powers),)))
-            return self._write("Mul", [rest, self._number((coefficient + 2**63) % 2**64 - 2**63)], {})  # products wrap
-        if powers == ((powers[0][0], 1),):
-            return self._atom(powers[0][0])
-        first, *others = [self.of(Dim.of_terms(((1, ((atom, 1),)),))) for atom, power in powers for _ in range(power)]
-        for factor in others:
-            first = self._write("Mul", [first, factor], {})
-        return first
+        terms = list(dim.terms)
+        total: str | None = None
+        without_number = dim - dim.constant_term
+        if without_number is not dim and self._symbols.size(without_number) is not None:
+            total, terms = self.of(without_number), terms[-1:]
+        terms.sort(key=lambda term: term[0] < 0)  # what is added, then what is subtracted
+        for coefficient, powers in terms:
+            if total is None:
+                total = self._term(coefficient, powers)
+            elif coefficient > 0:
+                total = self._write("Add", [total, self._term(coefficient, powers)], {})
+            else:
+                total = self._write("Sub", [total, self._term(-coefficient, powers)], {})
+        assert total is not None
+        return total
 
     def _holds(self, indicator: Atom) -> str:
         return self._write("Cast", [self._atom(indicator)], {"to": int_attr(BOOL)})
 
-    def _total(self, dim: Dim) -> str:
-        """A sum of terms: what is added, then what is subtracted."""
-        terms = [(coefficient, Dim.of_terms(((coefficient, powers),))) for coefficient, powers in dim.terms]
-        without_number = dim - dim.constant_term
-        if without_number is not dim and self._symbols.size(without_number) is not None:
-            terms = [(1, without_number), terms[-1]]
-        added = [term for coefficient, term in terms if coefficient > 0] or [terms.pop(0)[1]]
-        total = self.of(added[0])
-        for term in added[1:]:
-            total = self._write("Add", [total, self.of(term)], {})
-        for coefficient, term in terms:
-            if coefficient < 0:
-                total = self._write("Sub", [total, self.of(-term)], {})
-        return total
+    def _term(self, coefficient: int, powers: Monomial) -> str:
+        """A product of atoms and a number."""
+        key = Dim.of_terms(((coefficient, powers),))
+        found = self._symbols.find(key)
+        if found is not None:
+            return found
+        if not powers:
+            return self._symbols.note(key, self._number(wrapped(coefficient)))
+        size = self._symbols.size(key)
+        if size is not None:
+            return self._sizes(size[0], size[1], size[1] + 1)
+        if coefficient != 1:
+            rest = self._term(1, powers)
+            if coefficient == -1 and self._opset >= NEG_OF_INTEGERS:
+                return self._symbols.note(key, self._write("Neg", [rest], {}))
+            return self._symbols.note(key, self._write("Mul", [rest, self._number(wrapped(coefficient))], {}))
+        product, *others = [self._atom(atom) for atom, power in powers for _ in range(power)]
+        for factor in others:
+            product = self._write("Mul", [product, factor], {})
+        return self._symbols.note(key, product)
 
     def _number(self, value: int) -> str:
         return self._constant(np.array([value], np.int64))
@@ -352,15 +371,20 @@ class DimWriter:
 
     def _atom(self, atom: Atom) -> str:
         if isinstance(atom, Call):
-            size = self._symbols.size(Dim.of_terms(((1, ((atom, 1),)),)))
-            return self._sizes(size[0], size[1], size[1] + 1) if size is not None else self._call(atom)
+            whole = Dim.of_terms(((1, ((atom, 1),)),))
+            found = self._symbols.find(whole)
+            if found is not None:
+                return found
+            size = self._symbols.size(whole)
+            made = self._sizes(size[0], size[1], size[1] + 1) if size is not None else self._call(atom)
+            return self._symbols.note(whole, made)
         symbol = Dim.symbol(atom.name)
         if self._symbols.size(symbol) is not None:
             return self.of(symbol)
-        found = self._symbols.element(atom.name)
-        if found is None:
+        place = self._symbols.element(atom.name)
+        if place is None:
             raise UnsupportedError(f"the size {atom.name} is in a shape, and no value here has it")
-        return self._elements(*found, 1)
+        return self._elements(*place, 1)
 
     def _elements(self, bound: Bound, first: int, length: int) -> str:
         """A vector of elements of a tensor that follow one another."""
