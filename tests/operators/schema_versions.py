@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import onnx
+from old_broadcasting import spreads
 from onnx import AttributeProto, TensorProto, defs, helper
 
 from .schema_nodes import ML, Node, body, element_of, made, nodes, retyped, tensor_of, texts
@@ -55,7 +56,10 @@ class Typed:
         )
 
     def is_valid(self) -> bool:
-        """Whether the standard's own inference takes it."""
+        """Whether the standard takes it, as far as its own inference sees, which does not look at old broadcasting."""
+        shapes = [value.shape for value in self.node.operands if isinstance(value, np.ndarray)]
+        if not self.node.domain and spreads(self.node.op, self.version, shapes, self.node.attributes):
+            return False
         try:
             onnx.shape_inference.infer_shapes(self.model(), check_type=True, strict_mode=True)
         except onnx.shape_inference.InferenceError:
