@@ -113,8 +113,6 @@ class MatmulBuilder(ProductBuilder):
         lanes, depth = plan.tile.lanes, dim_min(problem.depth, as_dim(plan.depth_block))
         tiles = (problem.rows + (plan.tile.rows - 1)) // plan.tile.rows
         height = dim_min(tiles * plan.tile.rows, as_dim(plan.row_block))
-        if not problem.rows.is_const:
-            height = height + plan.tile.rows
         if not self.rows_in_place:
             size = height * depth + slack(lanes, plan.tile.rows)
             self.packed_rows = self.context.scratch(packed, size, thread)
@@ -124,7 +122,7 @@ class MatmulBuilder(ProductBuilder):
             size = depth * plan.tile.columns + slack(lanes, plan.panel)
             self.packed_columns = self.context.scratch(packed, size, thread)
         if self.one_block:
-            size = as_dim(plan.tile.rows * plan.tile.columns)
+            size = plan.highest(problem.rows) * plan.tile.columns
         else:
             groups = (problem.columns + (plan.tile.columns - 1)) // plan.tile.columns
             size = height * dim_min(groups, as_dim(MOST_GROUPS)) * plan.tile.columns

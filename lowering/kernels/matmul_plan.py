@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ...dialects.dims import Dim
+from ...dialects.dims import Dim, as_dim, dim_max, dim_min
 from ...dialects.target import Target
 from ..choices import GRAIN_CYCLES, ORDER, VECTOR_WIDTH, Choices, Given, given_number
 from .emit import Ix
@@ -53,6 +53,13 @@ class Plan(Choices):
 
     def tail_tile(self) -> RegisterTile:
         return RegisterTile(self.tail_rows, self.vectors * self.panels, self.lanes)
+
+    def highest(self, rows: Dim) -> Dim:
+        """The rows of the highest tile of a product of so many rows: a low one where that holds all."""
+        low, high = self.tail_rows, self.rows
+        if not low or low == high:
+            return as_dim(high)
+        return dim_min(as_dim(high), dim_max(as_dim(low), low + (high - low) * (rows - low)))
 
 
 def tall_tiles(count: Ix, rows: int, tail_rows: int) -> Ix:
