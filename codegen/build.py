@@ -395,6 +395,10 @@ class FunctionBuilder:
         """Calls an intrinsic without a result by its full name."""
         self.do(llvmx.IntrinsicOp, args, {"intrinsic": _string(name)})
 
+    def freeze(self, value: SSAValue) -> SSAValue:
+        """The value, whose making the code generator does not repeat."""
+        return self.insert(llvmx.FreezeOp, (value,), value.type)
+
     # vectors
 
     def splat(self, value: SSAValue, lanes: int) -> SSAValue:

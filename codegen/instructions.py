@@ -390,6 +390,10 @@ def _scatter(f: FunctionText, op: Operation) -> None:
     )
 
 
+def _freeze(f: FunctionText, op: Operation) -> None:
+    f.lines.append(f"  {f.names[op.results[0]]} = freeze {f.typed(op.operands[0])}")
+
+
 def _splat(f: FunctionText, op: Operation) -> None:
     value, result = op.operands[0], op.results[0]
     if isinstance(value.owner, llvm.ConstantOp):
@@ -535,6 +539,7 @@ INSTRUCTIONS: Mapping[type[Operation], Instruction] = {
     llvmx.GatherOp: _gather,
     llvmx.ScatterOp: _scatter,
     llvmx.SplatOp: _splat,
+    llvmx.FreezeOp: _freeze,
     llvmx.ExtractElementOp: _extract_element,
     llvm.InsertElementOp: _insert_element,
     llvm.ShuffleVectorOp: _shuffle,

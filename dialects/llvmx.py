@@ -144,6 +144,21 @@ class SplatOp(IRDLOperation):
 
 
 @irdl_op_definition
+class FreezeOp(IRDLOperation):
+    """The value itself, of whose making LLVM's code generator knows nothing: `llvmx.freeze %x : i64`.
+
+    It may write anew, in a loop, what it can see through.
+    """
+
+    name = "llvmx.freeze"
+    _T: ClassVar = VarConstraint("_T", AnyAttr())
+    input = operand_def(_T)
+    result = result_def(_T)
+    traits = traits_def(Pure())
+    assembly_format = "$input attr-dict `:` type($input)"
+
+
+@irdl_op_definition
 class PoisonOp(IRDLOperation):
     """A value that is never looked at (a lane that no mask selects): `llvmx.poison : vector<16xf32>`."""
 
@@ -387,6 +402,7 @@ LLVMX = Dialect(
         SelectOp,
         CastOp,
         SplatOp,
+        FreezeOp,
         PoisonOp,
         ExtractElementOp,
         IntrinsicOp,

@@ -120,7 +120,7 @@ class IntegerMatmul(MatmulBuilder):
         self.bytes_deep = problem.depth
         quads = (problem.depth + 3) // 4
         super().__init__(operator.e, operator.context, replace(problem, depth=quads), DotProducts(), plan, sink)
-        self.rows_in_place = self.columns_in_place = False
+        self.rows_in_place = self.columns_in_place = self.low_in_place = False
         rows_are_a = problem.row_factor.buffer is operator.buffer(operands[0])
         self.prepacked = problem.column_factor.panel is not None
         self.row_operand, self.column_operand = operands if rows_are_a else operands[::-1]

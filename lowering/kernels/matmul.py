@@ -17,18 +17,19 @@ is computed as a single row, of the swapped operands.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 
 from xdsl.ir import SSAValue
 
 from ...dialects import kernel
-from ...dialects.dims import as_dim
+from ...dialects.dims import Dim, as_dim
 from ...dialects.dims.expression import dim_min
 from ..loop_builder import Scalar
 from ..template import TemplateContext
 from . import strassen
 from .emit import Emitter, Ix, plain
-from .matmul_plan import FEW_ROWS, Plan, choose, depth_block, panel_columns, tall_tiles
+from .matmul_plan import FEW_ROWS, Plan, choose, depth_block, is_low, most_in_lower, numbers_of_tiles, panel_columns
 from .matmul_problem import PointsSink, ProductBuilder, Sink, read_problem, row_index
 from .operands import flag, number, stored_type
 from .pair_products import products_of
@@ -68,6 +69,20 @@ def build(context: TemplateContext, op: kernel.TemplateOp) -> None:
     MatmulBuilder(e, context, problem, products, plan, sink, sink_points=in_step).build()
 
 
+def whole_tiles(rows: Dim, height: int) -> Dim:
+    """So many rows, rounded up to tiles of that height."""
+    return (rows + (height - 1)) // height * height
+
+
+@dataclass(frozen=True)
+class Tile:
+    """A tile while code is built: its first row, its height, and which of the plan's heights that is."""
+
+    row: Ix
+    height: Ix
+    kind: Ix
+
+
 @dataclass(eq=False)
 class MatmulBuilder(ProductBuilder):
     """Emits one product; the methods are the loops, from outside in."""
@@ -88,6 +103,9 @@ class MatmulBuilder(ProductBuilder):
         self.columns_in_place = one_tile and direct
         self.rows_converted = self.rows_in_place and products.per_step > 1
         """Rows that are few: each is packed by itself, one after the other."""
+        contiguous = self.problem.row_factor.depth_stride.known == 1
+        self.low_in_place = is_low(plan.tail_rows, plan.rows) and products.per_step == 1 and contiguous
+        """Whether low tiles read their rows where they are."""
 
     def build(self) -> None:
         e, plan, problem = self.e, self.plan, self.problem
@@ -111,10 +129,10 @@ class MatmulBuilder(ProductBuilder):
         plan, problem, sums = self.plan, self.problem, self.products.sums
         packed = self.products.packed
         lanes, depth = plan.tile.lanes, dim_min(problem.depth, as_dim(plan.depth_block))
-        tiles = (problem.rows + (plan.tile.rows - 1)) // plan.tile.rows
-        height = dim_min(tiles * plan.tile.rows, as_dim(plan.row_block))
         if not self.rows_in_place:
-            size = height * depth + slack(lanes, plan.tile.rows)
+            in_low = most_in_lower(plan.rows, plan.heights[1]) if self.low_in_place else 0
+            height = dim_min(whole_tiles(problem.rows - in_low, plan.rows), as_dim(plan.row_block))
+            size = height * depth + slack(lanes, plan.rows)
             self.packed_rows = self.context.scratch(packed, size, thread)
         elif self.rows_converted:
             self.packed_rows = self.context.scratch(packed, depth * plan.tile.rows + lanes, thread)
@@ -125,6 +143,9 @@ class MatmulBuilder(ProductBuilder):
             size = plan.highest(problem.rows) * plan.tile.columns
         else:
             groups = (problem.columns + (plan.tile.columns - 1)) // plan.tile.columns
+            low = is_low(plan.tail_rows, plan.rows)
+            height = problem.rows + (plan.tail_rows - 1) if low else whole_tiles(problem.rows, plan.rows)
+            height = dim_min(height, as_dim(plan.row_block))
             size = height * dim_min(groups, as_dim(MOST_GROUPS)) * plan.tile.columns
         self.sums = self.context.scratch(sums, size, thread)
 
@@ -175,25 +196,48 @@ class MatmulBuilder(ProductBuilder):
     def row_block(self, first: Ix, last: Ix) -> None:
         e, plan = self.e, self.plan
         count = self.row_end - self.row_start
-        tiles: list[tuple[RegisterTile, Ix, Ix]] = []
-        if plan.tail_rows:
-            split = self.row_start + tall_tiles(count, plan.rows, plan.tail_rows) * plan.tile.rows
-            tiles = [(plan.tile, self.row_start, split), (plan.tail_tile(), split, self.row_end)]
-        else:
-            tiles = [(plan.tile, self.row_start, self.row_end)]
+        numbers = numbers_of_tiles(count, plan.heights)
         if not self.rows_in_place:
-            for tile, start, end in tiles:
-                with e.loop(start, end, tile.rows) as loop:
-                    self.pack_rows(tile, loop.index)
+            row = self.row_start
+            for height, number in zip(plan.heights, numbers):
+                if not self.in_place(height):
+                    end = row + number * height if len(numbers) > 1 else self.row_end
+                    with e.loop(row, end, height) as loop:
+                        self.pack_rows(self.tile_of(height), loop.index)
+                row = row + number * height
         elif self.rows_converted:
             self.convert_rows(plan.tile)
-        self.first_group, self.last_group, self.tiles = first, last, count.ceildiv(plan.tile.rows)
+        self.first_group, self.last_group = first, last
+        # low tiles ask for nothing
+        self.tiles = sum((n for h, n in zip(plan.heights, numbers) if not is_low(h, plan.rows)), e.ix(0))
         with e.loop(first, last, nonempty=True) as groups:
-            group = groups.index
-            self.prepare_columns(group)
-            for tile, start, end in tiles:
-                with e.loop(start, end, tile.rows) as loop:
-                    self.tile(tile, loop.index, group)
+            self.prepare_columns(groups.index)
+            if len(numbers) == 1:
+                with e.loop(self.row_start, self.row_end, plan.rows) as loop:
+                    self.tile(Tile(loop.index, e.ix(plan.rows), e.ix(0)), groups.index)
+                return
+            with e.loop(0, sum(numbers, e.ix(0)), nonempty=True) as loop:
+                self.tile(self.tile_at(loop.index, numbers), groups.index)
+
+    def tile_of(self, height: int) -> RegisterTile:
+        """The register tile of that height."""
+        return RegisterTile(height, self.plan.tile.vectors, self.plan.lanes)
+
+    def tile_at(self, index: Ix, numbers: list[Ix]) -> Tile:
+        """The tile of a number, where so many have each height."""
+        e, [height, *lower] = self.e, self.plan.heights
+        row, height, kind = self.row_start + index * height, e.ix(height), e.ix(0)
+        end, end_row = numbers[0], self.row_start + numbers[0] * height
+        for which, (low, there) in enumerate(zip(lower, numbers[1:]), 1):
+            behind = index.compare("sge", end)
+            row = e.select_index(behind, (index - end) * low + end_row, row)
+            height, kind = e.select_index(behind, low, height), e.select_index(behind, which, kind)
+            end, end_row = end + there, end_row + there * low
+        return Tile(row, height, kind)
+
+    def in_place(self, height: int) -> bool:
+        """Whether tiles of that height read their rows where they are."""
+        return self.rows_in_place or (self.low_in_place and height < self.plan.rows)
 
     def pack_rows(self, tile: RegisterTile, row: Ix) -> None:
         """The rows of a tile; below the last row it is repeated, and what that gives is not stored."""
@@ -259,42 +303,48 @@ class MatmulBuilder(ProductBuilder):
                 e, self.products, factor.buffer, row_at, plan.panel, self.elements, self.packed_columns, at, plan.panel
             )
 
-    def tile(self, tile: RegisterTile, row: Ix, group: Ix) -> None:
-        """One tile of sums over a K block, and where that was the last one, the stores."""
-        e = self.e
-        sums = self.accumulate(tile, row, group)
+    def tile(self, tile: Tile, group: Ix) -> None:
+        """One tile of sums over a K block, and where that was the last one, the stores: one code for all heights."""
+        e, heights, columns = self.e, self.plan.heights, self.plan.tile.columns
         at = e.ix(0)
         if not self.one_block:
-            row_size = self.groups_kept * tile.columns
-            at = (row - self.row_start) * row_size + (group - self.group_base) * (tile.rows * tile.columns)
-        self.keep(tile, sums, at)
+            row_size = self.groups_kept * columns
+            at = (tile.row - self.row_start) * row_size + (group - self.group_base) * (tile.height * columns)
+        for kind, height in enumerate(heights):
+            whole = self.tile_of(height)
+            with nullcontext() if len(heights) == 1 else e.when(tile.kind.compare("eq", kind)):
+                self.keep(whole, self.accumulate(whole, tile.row, group), at)
         if self.one_block:
-            self.store(tile, row, group, at)
+            self.store(tile, group, at)
             return
         done = (self.depth_start + self.steps).compare("eq", e.dim(self.problem.depth))
         with e.when(done):
-            self.store(tile, row, group, at)
+            self.store(tile, group, at)
 
     def accumulate(self, tile: RegisterTile, row: Ix, group: Ix) -> list[SSAValue]:
         e, problem, products = self.e, self.problem, self.products
         rows_at = (row - self.row_start) * self.steps
 
         buffer, starts, pitch, masks = self.column_vectors(group)
-        # a few rows are limited by memory anyway
-        ahead = 0 if self.rows_in_place else self.plan.steps_ahead
+        # a few rows are limited by memory anyway, and the hardware does well with one stream
+        in_place, low = self.in_place(tile.rows), is_low(tile.rows, self.plan.rows)
+        ahead = 0 if in_place or low else self.plan.steps_ahead
         per_panel = tile.vectors // len(starts)
-        share = self.share_of_next(row, group, starts)
+        share = None if low else self.share_of_next(row, group, starts)
+        places = [row + r for r in range(tile.rows if in_place else 0)]
+        if not self.rows_in_place:
+            places = [place.min(e.dim(problem.rows) - 1) for place in places]
 
         def factors(indices: list[Ix]) -> Factors:
             [k] = indices
 
             def scalar(r: int) -> SSAValue:
-                if not self.rows_in_place:
+                if not in_place:
                     return products.load(e, self.packed_rows, k * tile.rows + rows_at + r)
                 if self.rows_converted:
                     return products.load(e, self.packed_rows, k + self.steps * r)
                 factor = problem.row_factor
-                at = k * factor.depth_stride + factor.at(self.batch, row + r, self.depth_start)
+                at = k * factor.depth_stride + factor.at(self.batch, places[r], self.depth_start)
                 return products.load(e, factor.buffer, at)
 
             vectors: list[SSAValue] = []
@@ -383,9 +433,9 @@ class MatmulBuilder(ProductBuilder):
         with e.when(self.depth_start.compare("ne", 0)):
             write(True)
 
-    def store(self, tile: RegisterTile, row: Ix, group: Ix, at: Ix) -> None:
+    def store(self, place: Tile, group: Ix, at: Ix) -> None:
         """The epilogue and the stores of a tile, row by row."""
-        e, problem = self.e, self.problem
+        e, problem, tile, row = self.e, self.problem, self.plan.tile, place.row
         column = group * tile.columns
         if problem.column_axis is None and problem.result_rank == len(problem.batch):
             indices = [plain(b) for b in self.batch]  # of two vectors: one number
@@ -395,7 +445,7 @@ class MatmulBuilder(ProductBuilder):
             return
         masks = self.column_masks(column)
         start = row_index(e, problem, row)
-        count = (self.row_end - row).min(tile.rows)
+        count = (self.row_end - row).min(place.height)
         axis = problem.column_axis if problem.column_axis is not None else -1
         in_step = self.sink_points if not masks else None
         # two rows of two vectors are enough for the chain of one to be covered by the others
@@ -411,9 +461,9 @@ class MatmulBuilder(ProductBuilder):
                     number = (loop.index + later).min(count - 1)
                     there = (loop.index + later).compare("ult", count)
                     index = [e.select_index(there, i, j) for i, j in zip(self.next_row(index), index)]
-                place = number * tile.columns + at
+                start_of_row = number * tile.columns + at
                 for v in range(tile.vectors):
-                    value = e.load_vector(self.sums, place + v * tile.lanes, tile.lanes)
+                    value = e.load_vector(self.sums, start_of_row + v * tile.lanes, tile.lanes)
                     indices = self.result_index(index, column + v * tile.lanes)
                     mask = masks[v] if masks else None
                     value = self.corrected(value, number + row, group, v, indices, mask, axis)

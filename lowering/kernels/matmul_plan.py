@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from ...dialects.dims import Dim, as_dim, dim_max, dim_min
 from ...dialects.target import Target
@@ -51,21 +53,49 @@ class Plan(Choices):
     def panel(self) -> int:
         return self.vectors * self.lanes
 
-    def tail_tile(self) -> RegisterTile:
-        return RegisterTile(self.tail_rows, self.vectors * self.panels, self.lanes)
+    @property
+    def heights(self) -> list[int]:
+        """The heights of tiles, falling; where the low ones are much lower, there is one between."""
+        middle = self.tail_rows * 3 // 2
+        return [h for h in (self.rows, middle if is_low(middle, self.rows) else 0, self.tail_rows) if h]
 
     def highest(self, rows: Dim) -> Dim:
         """The rows of the highest tile of a product of so many rows: a low one where that holds all."""
-        low, high = self.tail_rows, self.rows
-        if not low or low == high:
-            return as_dim(high)
-        return dim_min(as_dim(high), dim_max(as_dim(low), low + (high - low) * (rows - low)))
+        total = as_dim(self.heights[-1])
+        for height, lower in pairwise(self.heights):
+            more = height - lower
+            total = total + dim_min(as_dim(more), dim_max(as_dim(0), more * (rows - most_in_lower(height, lower))))
+        return total
+
+
+def most_in_lower(rows: int, tail_rows: int) -> int:
+    """The most rows that low tiles take in place of one of `rows`."""
+    return (rows - 1) // tail_rows * tail_rows
+
+
+def numbers_of_tiles(count: Ix, heights: Sequence[int]) -> list[Ix]:
+    """How many tiles of each of these falling heights make up so many rows: few, and with few of their rows empty."""
+    numbers: list[Ix] = []
+    for height, lower in pairwise(heights):
+        numbers.append(tall_tiles(count, height, lower))
+        count = (count - numbers[-1] * height).max(0)
+    return [*numbers, count.ceildiv(heights[-1])]
 
 
 def tall_tiles(count: Ix, rows: int, tail_rows: int) -> Ix:
-    """How many tiles of `rows` come first: the others are low as far as that leaves fewer rows empty."""
+    """How many tiles of `rows` come first: the others are low as far as that leaves fewer rows empty.
+
+    Several low tiles take the place of one of `rows` where they are at most half as high.
+    """
+    if is_low(tail_rows, rows):
+        return (count + (rows - 1 - most_in_lower(rows, tail_rows))) // rows
     tiles = count.ceildiv(rows)
     return (tiles - (tiles * rows - count) // max(1, rows - tail_rows)).max(0)
+
+
+def is_low(tail_rows: int, rows: int) -> bool:
+    """Whether several tiles of `tail_rows` are as high as one of `rows`."""
+    return 0 < 2 * tail_rows <= rows
 
 
 def depth_block(target: Target) -> int:

@@ -50,7 +50,8 @@ llvm.func @f(%p: !llvm.ptr {llvm.noalias, llvm.align = 64 : i64}, %n: i64) -> i6
   %d = llvm.call @outside(%c) : (i64) -> i64
   llvm.cond_br %done, ^again(%d : i64), ^again(%n : i64)
 ^again(%k: i64):
-  %small = llvm.trunc %k : i64 to i32
+  %frozen = llvmx.freeze %k : i64
+  %small = llvm.trunc %frozen : i64 to i32
   llvmx.switch %small : i32 [1, 5], ^other, ^first, ^second
 ^first:
   llvm.return %one : i64
@@ -89,6 +90,7 @@ def test_every_operation_prints_parses_and_is_llvm() -> None:
         "call reassoc float @llvm.vector.reduce.fadd.v8f32",
         "fadd contract float",
         "!nontemporal !0",
+        "freeze i64",
     ):
         assert expected in text, expected
 

@@ -12,7 +12,7 @@ from sardonyx.dialects.dims import as_dim
 from sardonyx.dialects.target import Target
 from sardonyx.lowering.kernels import matmul
 from sardonyx.lowering.kernels.emit import Ix
-from sardonyx.lowering.kernels.matmul_plan import tall_tiles
+from sardonyx.lowering.kernels.matmul_plan import numbers_of_tiles, tall_tiles
 from sardonyx.lowering.kernels.packing import pack_columns
 from sardonyx.lowering.kernels.register_tile import Products
 from sardonyx.lowering.loop_builder import LoopBuilder
@@ -179,7 +179,7 @@ def test_a_row_has_the_same_bits_in_every_product(target: Target) -> None:
     np.testing.assert_array_equal(run(a[3].copy(), b, target), expected[3])
     np.testing.assert_array_equal(run(a.reshape(4, 10, k), b, target), expected.reshape(4, 10, n))
     built = symbolic(np.float32, target, threads=2)
-    for m in (1, 20, 40):
+    for m in (*range(1, 21), 40):
         c = np.empty((m, n), np.float32)
         built.run([m, n, k], a[:m].copy(), b, c)
         np.testing.assert_array_equal(c, expected[:m])
@@ -239,6 +239,30 @@ def test_tiles_of_a_known_number_of_rows_are_equal_but_for_one_row() -> None:
         assert plan.tail_rows in (0, plan.rows - 1)
         low = -(-(rows - tall * plan.rows) // plan.tail_rows) if plan.tail_rows else 0
         assert tall * plan.rows + low * plan.tail_rows == rows
+
+
+@TARGETS
+def test_few_rows_of_tiles_are_empty_whatever_their_number(target: Target) -> None:
+    plan = matmul.choose(Products(Float32Type()), as_dim("d0"), as_dim(768), target)
+    assert plan.heights == sorted(plan.heights, reverse=True)
+    for rows in range(1, 200):
+        numbers = numbers_of_tiles(Ix(LoopBuilder(Block(), target), rows), plan.heights)
+        computed = sum(n.known * height for n, height in zip(numbers, plan.heights) if n.known is not None)
+        assert rows <= computed < rows + plan.heights[-1]
+
+
+def test_no_step_of_a_sum_divides() -> None:
+    """Addresses step by quotients of sizes, which LLVM would compute anew in each turn of a loop."""
+    inputs = [Tensor.of(np.float32, "d0", 700), Tensor.of(np.float32, 96 * 700)]
+    built = compiled("matmul", config(panel=32), inputs, [Tensor.of(np.float32, "d0", 96)], 1)
+    lines = built.assembly.splitlines()
+    labels = {line[:-1]: n for n, line in enumerate(lines) if line.endswith(":")}
+    jumps = [(labels[to], n) for n, line in enumerate(lines) if line and (to := line.split()[-1]) in labels]
+    loops = [(start, end) for start, end in jumps if start < end]
+    innermost = [loop for loop in loops if not any(loop[0] <= s and e <= loop[1] and (s, e) != loop for s, e in loops)]
+    sums = [body for s, e in innermost if "vfmadd" in (body := "\n".join(lines[s : e + 1]))]
+    assert sums
+    assert not any("div" in body for body in sums)
 
 
 @pytest.mark.parametrize("rows", [29, 300])
