@@ -47,10 +47,6 @@ class PairRow:
     high: Row
     there: SSAValue | None
 
-    @property
-    def unrolled(self) -> int:
-        return self.low.unrolled
-
     def vector(self, column: Ix, stride: int, count: Ix | None) -> SSAValue:
         e = self.e
         low, second = self.low.vector(column, stride, count), count
@@ -66,6 +62,10 @@ class PairRows:
     e: Emitter
     rows: Rows
     depth: Ix
+
+    @property
+    def unrolled(self) -> int:
+        return self.rows.unrolled
 
     def row(self, channel: Ix, outer: Sequence[Ix]) -> PairRow:
         even = self.depth.known is not None and self.depth.known % 2 == 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from xdsl.ir import SSAValue
 
@@ -20,12 +21,19 @@ SPLIT = (2, 4)
 
 @dataclass(frozen=True)
 class RowPhase:
-    """A phase of a row: elements u of it are x[u * stride + residue], from place `start` on, up to place `length`."""
+    """A phase of a row: elements u of it are x[u * stride + residue], from place `start` on, up to place `length`.
 
-    place: Ix
+    `offset` is from the row's place to the phase's.
+    """
+
+    offset: Ix
     start: Ix
     residue: Ix
     length: Ix
+
+
+EachRow: TypeAlias = Callable[[Callable[[Row, Ix], None]], None]
+"""Does something with each row of the input and its place, in a loop or for the only one."""
 
 
 class PhaseImage:
@@ -70,7 +78,7 @@ class PhaseImage:
         """One channel, counted through all images, to image[at..]."""
         e, axes = self.e, self.windows.axes
         if len(axes) == 1:
-            self._copy_row(source.row(channel, []), image, at)
+            self._copy_rows(lambda do: do(source.row(channel, []), at), image, source.unrolled)
             return
         outer, rows = axes[:-2], axes[-2]
         extents: list[Ix] = []
@@ -95,13 +103,19 @@ class PhaseImage:
                 def row(y: Ix) -> Row:
                     return source.row(channel, [*index, y])
 
-                self._copy_plane(row, image, start, phases.index, inside)
+                self._copy_plane(row, image, start, phases.index, inside, source.unrolled)
             return []
 
         e.nest(extents, [], copy)
 
     def _copy_plane(
-        self, row: Callable[[Ix], Row], image: SSAValue, at: Ix, phase: Ix, inside: SSAValue | None
+        self,
+        row: Callable[[Ix], Row],
+        image: SSAValue,
+        at: Ix,
+        phase: Ix,
+        inside: SSAValue | None,
+        unrolled: int,
     ) -> None:
         """All rows of a phase of the rows' axis: those of the padding, and those of the input's plane between."""
         e, rows = self.e, self.windows.axes[-2]
@@ -111,11 +125,14 @@ class PhaseImage:
             first, end = e.select_index(inside, first, extent), e.select_index(inside, end, extent)
         for lower, upper in ((e.ix(0), first), (end, extent)) if self.padding else ():
             if lower.known is None or lower.known != upper.known:
-                with e.loop(lower, upper) as loop:
-                    self._fill_row(image, loop.index * pitch + at)
-        with e.loop(first, end) as loop:
-            y = loop.index * rows.stride + (phase - e.dim(rows.before))
-            self._copy_row(row(y), image, loop.index * pitch + at)
+                self._fill_rows(image, at, lower, upper, pitch)
+
+        def each(do: Callable[[Row, Ix], None]) -> None:
+            with e.loop(first, end) as loop:
+                y = loop.index * rows.stride + (phase - e.dim(rows.before))
+                do(row(y), loop.index * pitch + at)
+
+        self._copy_rows(each, image, unrolled)
 
     def _inside(self, axis: Axis, phase: Ix, extent: Ix) -> tuple[Ix, Ix]:
         """Which indices of a phase are of the input."""
@@ -124,31 +141,41 @@ class PhaseImage:
         end = (before - phase + size + (stride - 1)) // stride
         return first.min(extent), end.min(extent)
 
-    def _row_phase(self, place: Ix, phase: Ix | int) -> RowPhase:
+    def _row_phase(self, phase: Ix | int) -> RowPhase:
         e, last = self.e, self.windows.axes[-1]
         p, length, before = e.ix(phase), e.dim(self.windows.row_elements), e.dim(last.before)
         start = (before - p + (last.stride - 1)).max(0) // last.stride
-        at = place + p * e.dim(self.windows.phase)
-        return RowPhase(at, start.min(length), start * last.stride + p - before, length)
+        return RowPhase(p * e.dim(self.windows.phase), start.min(length), start * last.stride + p - before, length)
 
-    def _each_phase(self, place: Ix, do: Callable[[RowPhase], None]) -> None:
+    def _each_phase(self, do: Callable[[RowPhase], None]) -> None:
         """Every phase of a row: few of them one by one, many in a loop."""
         phases = self.windows.axes[-1].phases
         if phases <= MOST_PHASES:
             for p in range(phases):
-                do(self._row_phase(place, p))
+                do(self._row_phase(p))
             return
         with self.e.loop(0, phases, nonempty=True) as loop:
-            do(self._row_phase(place, loop.index))
+            do(self._row_phase(loop.index))
 
     def write_behind(self, image: SSAValue, at: Ix, count: int) -> None:
         """Fills what is behind the last channel: vectors of a channel's end read on there, and what they read is no
         result's.  Without it they would read what another kernel left."""
         self._fill(image, at, self.e.ix(count))
 
-    def _fill_row(self, image: SSAValue, place: Ix) -> None:
-        """A row of padding only."""
-        self._each_phase(place, lambda phase: self._fill(image, phase.place, phase.length))
+    def _fill_rows(self, image: SSAValue, at: Ix, lower: Ix, upper: Ix, pitch: Ix) -> None:
+        """Rows of padding only."""
+        e, lanes, filler = self.e, self.lanes, self.filler()
+
+        def fill(phase: RowPhase) -> None:
+            def write(start: Ix, whole: bool) -> None:
+                mask = None if whole else e.mask(phase.length - start, lanes)
+                with e.loop(lower, upper) as loop:
+                    e.store_vector(filler, image, loop.index * pitch + (start + at + phase.offset), mask)
+
+            length = phase.length
+            self._vectors(length // lanes if length.known is not None else e.ix(0), length, write)
+
+        self._each_phase(fill)
 
     def _fill(self, image: SSAValue, at: Ix, count: Ix) -> None:
         e, lanes = self.e, self.lanes
@@ -159,14 +186,18 @@ class PhaseImage:
 
         self._vectors(count // lanes if count.known is not None else e.ix(0), count, write)
 
-    def _vectors(self, whole: Ix, count: Ix, write: Callable[[Ix, bool], None], unrolled: int = MOST_UNROLLED) -> None:
+    def _are_few(self, whole: Ix, count: Ix, unrolled: int = MOST_UNROLLED) -> bool:
+        """Whether the vectors up to `count`, of which `whole` are whole, are few and known: so they are written out."""
+        number = count.ceildiv(self.lanes)
+        return number.known is not None and number.known <= unrolled and whole.known is not None
+
+    def _vectors(self, whole: Ix, count: Ix, write: Callable[[Ix, bool], None]) -> None:
         """Calls `write(start, whole)` for vectors up to `count`: the first `whole` ones, and those of which a part is
-        there.  Up to `unrolled` of them are written out."""
+        there.  A few known ones are written out."""
         e, lanes = self.e, self.lanes
-        number = count.ceildiv(lanes)
-        if number.known is not None and number.known <= unrolled and whole.known is not None:
-            for v in range(number.known):
-                write(e.ix(v * lanes), v < whole.known)
+        if self._are_few(whole, count):
+            for v in range(count.ceildiv(lanes).known or 0):
+                write(e.ix(v * lanes), v < (whole.known or 0))
             return
         if whole.known != 0:
             with e.loop(0, whole * lanes, lanes) as loop:
@@ -174,73 +205,82 @@ class PhaseImage:
         with e.loop(whole * lanes, count, lanes) as loop:
             write(loop.index, False)
 
-    def _copy_row(self, row: Row, image: SSAValue, place: Ix) -> None:
-        """A row of the input."""
+    def _copy_rows(self, each: EachRow, image: SSAValue, unrolled: int) -> None:
+        """Rows of the input.  Masks of vectors that are not whole are made once for all rows."""
         last = self.windows.axes[-1]
+        if last.phases > MOST_PHASES:
 
-        def fill(phase: RowPhase) -> None:
-            if self.padding and phase.start.known != 0:
-                self._fill(image, phase.place, phase.start)
+            def all_phases(row: Row, place: Ix) -> None:
+                self._each_phase(lambda phase: self._copy_phases(lambda do: do(row, place), image, [phase], unrolled))
 
-        def copy(phase: RowPhase) -> None:
-            fill(phase)
-            self._copy_phase(row, image, phase)
+            each(all_phases)
+            return
+        phases = [self._row_phase(p) for p in range(last.phases)]
+        if last.stride in SPLIT and all(p.residue.known is not None for p in phases):
+            self._copy_phases(each, image, phases, unrolled, split=True)
+            return
+        for phase in phases:
+            self._copy_phases(each, image, [phase], unrolled)
 
-        if last.stride in SPLIT:
-            phases = [self._row_phase(place, p) for p in range(last.phases)]
-            if all(p.residue.known is not None for p in phases):
-                for phase in phases:
-                    fill(phase)
-                self._split(row, image, phases)
-                return
-        self._each_phase(place, copy)
-
-    def _copy_phase(self, row: Row, image: SSAValue, phase: RowPhase) -> None:
+    def _copy_phases(
+        self, each: EachRow, image: SSAValue, phases: list[RowPhase], unrolled: int, split: bool = False
+    ) -> None:
+        """One phase of rows, or all of them from vectors that are read once."""
         e, lanes, last = self.e, self.lanes, self.windows.axes[-1]
-        elements = (e.dim(last.size) - phase.residue + (last.stride - 1)).max(0) // last.stride
-        room = phase.length - phase.start
-        if not self.padding:
-            room = room.min(elements)
-
-        def write(start: Ix, whole: bool) -> None:
-            left = None if whole else elements - start
-            if last.stride == 1:
-                values = self.contiguous(row, start, left)
-            else:
-                values = self.strided(row, start * last.stride + phase.residue, last.stride, left)
-            mask = None if whole else e.mask(room - start, lanes)
-            e.store_vector(values, image, start + (phase.place + phase.start), mask)
-
-        self._vectors(elements.min(room) // lanes, room, write, row.unrolled)
-
-    def _split(self, row: Row, image: SSAValue, phases: list[RowPhase]) -> None:
-        """All phases of a row from its vectors, each of which is read once."""
-        e, lanes = self.e, self.lanes
-        last = self.windows.axes[-1]
         size, stride = e.dim(last.size), last.stride
+        elements = [((size - p.residue + (stride - 1)).max(0)) // stride for p in phases]
         rooms = [p.length - p.start for p in phases]
         if not self.padding:
-            rooms = [room.min((size - p.residue + (stride - 1)) // stride) for room, p in zip(rooms, phases)]
-
-        def write(start: Ix, whole: bool) -> None:
-            left = None if whole else size - start * stride
-            vectors = [
-                self.contiguous(row, start * stride + v * lanes, None if left is None else left - v * lanes)
-                for v in range(stride)
-            ]
-            residues = self._residues(vectors)
-            for phase, room in zip(phases, rooms):
-                residue = phase.residue.known
-                assert residue is not None
-                mask = None if whole else e.mask(room - start, lanes)
-                e.store_vector(residues[residue], image, start + (phase.place + phase.start), mask)
-
-        # whole vectors are whole in all that is read and written
-        fewest = size // stride
-        most = rooms[0]
+            rooms = [room.min(count) for room, count in zip(rooms, elements)]
+        most, whole = rooms[0], size // stride if split else elements[0]
         for room in rooms:
-            fewest, most = fewest.min(room), most.max(room)
-        self._vectors(fewest // lanes, most, write, row.unrolled)
+            # whole vectors are whole in all that is read and written
+            most, whole = most.max(room), whole.min(room)
+        whole = whole // lanes
+
+        def values_at(row: Row, start: Ix, is_whole: bool) -> list[SSAValue]:
+            if split:
+                left = None if is_whole else size - start * stride
+                vectors = [
+                    self.contiguous(row, start * stride + v * lanes, None if left is None else left - v * lanes)
+                    for v in range(stride)
+                ]
+                residues = self._residues(vectors)
+                return [residues[p.residue.known or 0] for p in phases]
+            [phase], [count] = phases, elements
+            left = None if is_whole else count - start
+            if stride == 1:
+                return [self.contiguous(row, start, left)]
+            return [self.strided(row, start * stride + phase.residue, stride, left)]
+
+        def write(row: Row, place: Ix, start: Ix, is_whole: bool) -> None:
+            for phase, room, values in zip(phases, rooms, values_at(row, start, is_whole)):
+                mask = None if is_whole else e.mask(room - start, lanes)
+                e.store_vector(values, image, start + (place + phase.offset + phase.start), mask)
+
+        def fill(place: Ix) -> None:
+            for phase in phases:
+                if self.padding and phase.start.known != 0:
+                    self._fill(image, place + phase.offset, phase.start)
+
+        if self._are_few(whole, most, unrolled):
+
+            def all_vectors(row: Row, place: Ix) -> None:
+                fill(place)
+                for v in range(most.ceildiv(lanes).known or 0):
+                    write(row, place, e.ix(v * lanes), v < (whole.known or 0))
+
+            each(all_vectors)
+            return
+
+        def whole_vectors(row: Row, place: Ix) -> None:
+            fill(place)
+            with e.loop(0, whole * lanes, lanes) as loop:
+                write(row, place, loop.index, True)
+
+        each(whole_vectors)
+        with e.loop(whole * lanes, most, lanes) as loop:
+            each(lambda row, place: write(row, place, loop.index, False))
 
     def _residues(self, vectors: list[SSAValue]) -> list[SSAValue]:
         """The elements of neighbouring vectors by their place modulo the number of vectors, a power of two."""

@@ -22,11 +22,6 @@ MOST_UNROLLED = 8
 class Row(Protocol):
     """One row."""
 
-    @property
-    def unrolled(self) -> int:
-        """How many vectors of it are worth being written out one by one."""
-        ...
-
     def vector(self, column: Ix, stride: int, count: Ix | None) -> SSAValue:
         """Factors, widened: every stride-th element from `column` on; from the `count`-th on, which need not be there,
         they are 0."""
@@ -35,6 +30,11 @@ class Row(Protocol):
 
 class Rows(Protocol):
     """The rows of an operand [images, channels, ...]."""
+
+    @property
+    def unrolled(self) -> int:
+        """How many vectors of a row are worth being written out one by one."""
+        ...
 
     def row(self, channel: Ix, outer: Sequence[Ix]) -> Row:
         """The row at an index on each spatial axis but the last; channels are counted through all images."""
@@ -49,7 +49,6 @@ class StoredRow:
     products: Products
     buffer: SSAValue
     start: Ix
-    unrolled: int = MOST_UNROLLED
 
     def vector(self, column: Ix, stride: int, count: Ix | None) -> SSAValue:
         e, lanes = self.e, self.e.target.lanes(self.products.bytes)
@@ -68,6 +67,7 @@ class StoredRows:
     products: Products
     buffer: SSAValue
     sizes: Sequence[Dim]
+    unrolled: int = MOST_UNROLLED
 
     def row(self, channel: Ix, outer: Sequence[Ix]) -> StoredRow:
         e = self.e
@@ -86,8 +86,6 @@ class ComputedRow:
     products: Products
     operand: Unmade
     index: Sequence[Ix]
-    unrolled: int = 1
-    """What computes it is code enough once."""
 
     def vector(self, column: Ix, stride: int, count: Ix | None) -> SSAValue:
         e, lanes = self.e, self.e.target.lanes(self.products.bytes)
@@ -110,6 +108,8 @@ class ComputedRows:
     dims: Sequence[Dim]
     flat: bool = False
     """Whether a row is a whole channel."""
+    unrolled: int = 1
+    """What computes a row is code enough once."""
 
     def row(self, channel: Ix, outer: Sequence[Ix]) -> ComputedRow:
         channels, axes = self.e.dim(self.dims[1]), len(self.dims) - 2
