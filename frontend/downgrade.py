@@ -296,9 +296,23 @@ def scatter(d: Downgrade) -> None:
 _REDUCTIONS = ["L1", "L2", "LogSum", "LogSumExp", "Max", "Mean", "Min", "Prod", "Sum", "SumSquare"]
 _ELEMENTWISE = ["Add", "And", "Div", "Equal", "Greater", "Less", "Mul", "Or", "Pow", "Sub", "Xor"]
 
+
+def attention(d: Downgrade) -> None:
+    """Attention-23, whose mask has one key, which serves all, or as many as there are."""
+    mask = d.op.operand_at(3)
+    if mask is not None and onnx.SHARED_KEY not in d.op.attributes:
+        keys, past = d.op.operands[1], d.op.operand_at(4)
+        sizes = [dims.dims_of(v)[-2] for v in (keys, past) if v is not None and isinstance(v.type, TensorType)]
+        same = isinstance(mask.type, TensorType) and sizes and dims.dims_of(mask)[-1] is sum(sizes[1:], sizes[0])
+        if not same:
+            raise d.declined("a mask had to name every key")
+    d.node("Attention", d.inputs, d.attributes)
+
+
 RULES: dict[tuple[str, str], Rule] = {
     **{("", f"Reduce{name}"): axes_as_attribute for name in _REDUCTIONS},
     **{("", name): elementwise for name in _ELEMENTWISE},
+    ("", "Attention"): attention,
     ("", "BatchNormalization"): batch_normalization,
     ("", "Clip"): clip,
     ("", "DFT"): dft,

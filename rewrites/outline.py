@@ -48,7 +48,7 @@ from .uses import bound_symbols, inputs_of, symbols_of
 from .versions import version_pairs
 from .views import is_stretch, is_whole, offsets_of, small_constant
 
-KEPT = (ORIGIN, PATTERN, FOUND, onnx.PROBLEM, onnx.EMPTY_ROWS)
+KEPT = (ORIGIN, PATTERN, FOUND, onnx.PROBLEM, onnx.EMPTY_ROWS, onnx.SHARED_KEY)
 """Attributes that an op takes with it into its kernel."""
 
 PATTERNS = "kernel.patterns"

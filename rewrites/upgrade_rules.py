@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
-from xdsl.dialects.builtin import ArrayAttr, StringAttr, TensorType
+from xdsl.dialects.builtin import ArrayAttr, StringAttr, TensorType, UnitAttr
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
 from ..dialects import onnx
@@ -93,6 +93,15 @@ def axes_as_input(cls: type[onnx.OnnxOp]) -> Rule:
         return b.same(cls, [b.x(), b.ints(axes) if axes else None], b.attributes("axes"))
 
     return rule
+
+
+def attention(b: Upgrade) -> Results:
+    """Attention-23, whose mask of one key says the same of all keys."""
+    results = b.same(onnx.AttentionOp, b.inputs(), b.attributes())
+    made = results[0].owner if results[0] is not None else None
+    if isinstance(made, onnx.AttentionOp) and b.op.operand_at(3) is not None:
+        made.attributes[onnx.SHARED_KEY] = UnitAttr()
+    return results
 
 
 def clip(b: Upgrade) -> Results:
@@ -558,6 +567,7 @@ RULES: dict[tuple[str, str], Rule] = {
     **{("", name): elementwise(cls) for name, cls in _ELEMENTWISE.items()},
     **{("", name): variadic(cls) for name, cls in _VARIADIC.items()},
     **{("", name): without(cls, "consumed_inputs") for name, cls in _CONSUMING.items()},
+    ("", "Attention"): attention,
     ("", "BatchNormalization"): batch_normalization,
     ("", "Cast"): cast,
     ("", "Clip"): clip,

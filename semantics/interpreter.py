@@ -304,6 +304,8 @@ class Interpreter:
             given = {name: op.properties[name] for name in schema.attributes if name in op.properties}
             if onnx.EMPTY_ROWS in op.attributes:
                 given["empty_rows"] = op.attributes[onnx.EMPTY_ROWS]
+            if onnx.SHARED_KEY in op.attributes:
+                given["shared_key"] = onnx.int_attr(1)
             kinds = {name: spec.kind for name, spec in schema.attributes.items()}
             graphs = [name for name, spec in schema.attributes.items() if spec.kind == "GRAPH"]
             regions = dict(zip(graphs, op.formal_regions()))

@@ -368,6 +368,12 @@ EMPTY_ROWS = "onnx.empty_rows"
 Else it is 0, as the operator's text has it.
 """
 
+SHARED_KEY = "onnx.shared_key"
+"""On an Attention whose mask, where it has one key, says the same of all keys: it broadcasts.
+
+Else a mask of fewer keys than there are hides the others, as the operator's text has it since version 24.
+"""
+
 REASON = "onnx.reason"
 """On an operation made of another one: what to say in place of its own words where sizes do not fit it."""
 

@@ -25,6 +25,7 @@ DOMAINS = {
 # not show it: the meaning of an input, a default or a value has changed.  A version that does not exist means never:
 # what has been replaced by another operator is imported as `onnx.Versioned` and upgraded to that.
 MEANING_CHANGED: dict[tuple[str, str], int] = {
+    ("", "Attention"): 24,  # a mask of one key served all keys, is filled up as other short ones are
     ("", "GroupNormalization"): 21,  # scale and bias were given per group, are per channel
     ("", "Max"): 8,  # did not broadcast, and so for the next ones
     ("", "Mean"): 8,

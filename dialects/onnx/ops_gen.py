@@ -364,7 +364,7 @@ class AttentionOp(OnnxOp):
     traits = PURE
     irdl_options = (AttrSizedOperandSegments(as_property=True), AttrSizedResultSegments(as_property=True),)
     SCHEMA: ClassVar[Schema] = Schema(
-        'Attention', '', 25, 23,
+        'Attention', '', 25, 24,
         (Formal('Q', 'T1'), Formal('K', 'T1'), Formal('V', 'T2'), Formal('attn_mask', 'U', _OPT), Formal('past_key', 'T1', _OPT), Formal('past_value', 'T2', _OPT), Formal('nonpad_kv_seqlen', 'tensor(int64)', _OPT),),
         (Formal('Y', 'T1'), Formal('present_key', 'T1', _OPT), Formal('present_value', 'T2', _OPT), Formal('qk_matmul_output', 'T1', _OPT),),
         {

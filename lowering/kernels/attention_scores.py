@@ -76,20 +76,24 @@ class ScoreFormula:
             self.tile.store_scores(scores, self.row, key, there)
 
     def _masked(self, scores: SSAValue, key: Ix, there: SSAValue | None, lowest: SSAValue) -> SSAValue:
-        """With the mask; keys behind a short mask are not attended to."""
+        """With the mask; keys behind a short mask are not attended to.
+
+        With `shared_key` a mask of one key serves all keys.
+        """
         a, e = self.a, self.e
         assert self.mask_at is not None
         lanes = lanes_of(scores) or 1
         last = self.o.dims(MASK)[-1]
         buffer = self.o.buffer(MASK)
-        if last is as_dim(1) and a.keys is not as_dim(1):
+        shared = bool(self.o.attr("shared_key", 0))
+        if shared and last is as_dim(1) and a.keys is not as_dim(1):
             value = e.b.broadcast(e.load(buffer, self.mask_at), lanes)
         else:
             length = e.dim(last)
             inside = None if there is None and last is a.keys else e.mask(length - key, lanes)
             read = inside if there is None or inside is None else e.both(inside, there)
             value = e.load_vector(buffer, self.mask_at + key, lanes, read)
-            if not last.is_const and last is not a.keys:  # it may turn out to be 1, and then serves all keys
+            if shared and not last.is_const and last is not a.keys:  # it may turn out to be 1, and then serves all keys
                 single = length.compare("eq", 1)
                 only = e.b.broadcast(e.load(buffer, self.mask_at), lanes)
                 value = e.select(e.b.broadcast(single, lanes), only, value)

@@ -222,6 +222,8 @@ def template(o: Operands) -> list[Node | None]:
     }
     if onnx.EMPTY_ROWS in op.attributes:
         config["empty_rows"] = op.attributes[onnx.EMPTY_ROWS]
+    if onnx.SHARED_KEY in op.attributes:
+        config["shared_key"] = IntegerAttr(1, i64)
     config["place"] = IntegerAttr(o.place, i64)
     config["operands"] = integers(present)
     config["results"] = integers([k for k, _ in results])

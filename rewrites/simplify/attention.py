@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, cast
 
 import numpy as np
-from xdsl.dialects.builtin import StringAttr, f32, i64
+from xdsl.dialects.builtin import StringAttr, UnitAttr, f32, i64
 from xdsl.ir import Attribute, Operation, SSAValue
 
 from ...dialects import dims, onnx
@@ -221,6 +221,8 @@ class RecognizeAttention(Rule):
         attention = onnx.AttentionOp.make([*operands, mask], attributes, [y])
         if mask is not None and not self.for_file:
             attention.attributes[onnx.EMPTY_ROWS] = StringAttr("nan")
+            if dims_of(mask)[-1] is not shape[-1]:
+                attention.attributes[onnx.SHARED_KEY] = UnitAttr()
         if heads is None:
             rewriter.replace(op, attention)
             return
@@ -415,8 +417,9 @@ class ShareHeads(Rule):
         shared_heads = (once(apart, rewriter) for apart in (keys, values))
         operands = [op.operands[0], *shared_heads, attention.operand_at(3)]
         shared = onnx.AttentionOp.make(operands, attributes_of(attention), [op.results[0].type])
-        if onnx.EMPTY_ROWS in op.attributes:
-            shared.attributes[onnx.EMPTY_ROWS] = op.attributes[onnx.EMPTY_ROWS]
+        for said in (onnx.EMPTY_ROWS, onnx.SHARED_KEY):
+            if said in op.attributes:
+                shared.attributes[said] = op.attributes[said]
         rewriter.replace(op, shared)
 
 

@@ -34,13 +34,16 @@ def shared_heads(x: Array, heads: int) -> Array:
     return np.repeat(x, heads // x.shape[1], axis=1)
 
 
-def _additive_mask(mask: Array | None, total: int) -> Array:
-    """0 and minus infinity for a boolean mask; a short last axis is filled with minus infinity."""
+def _additive_mask(mask: Array | None, total: int, shared_key: bool) -> Array:
+    """0 and minus infinity for a boolean mask; a short last axis is filled with minus infinity.
+
+    With `shared_key` a last axis of one key broadcasts.
+    """
     if mask is None:
         return np.zeros((1, 1))
     bias = np.where(mask, 0.0, -np.inf) if mask.dtype.kind == "b" else double(mask)
     missing = total - bias.shape[-1]
-    if missing > 0 and bias.shape[-1] != 1:
+    if missing > 0 and not (shared_key and bias.shape[-1] == 1):
         bias = np.pad(bias, [(0, 0)] * (bias.ndim - 1) + [(0, missing)], constant_values=-np.inf)
     return bias
 
@@ -99,10 +102,12 @@ def attention(
     softcap: float = 0.0,
     softmax_precision: int | None = None,
     empty_rows: str | None = None,
+    shared_key: int = 0,
 ) -> tuple[Array, Array, Array, Array]:
     """Y, the present key and value, and the scores at the stage `qk_matmul_output_mode`.
 
-    With `empty_rows` "nan" a row that may attend to no key is NaN, as with a Softmax; else it is 0.
+    With `empty_rows` "nan" a row that may attend to no key is NaN, as with a Softmax; else it is 0.  With `shared_key`
+    a mask of one key says the same of all keys; else a short mask hides the keys that it does not name.
     """
     query, key, value = split_heads(q, q_num_heads), split_heads(k, kv_num_heads), split_heads(v, kv_num_heads)
     past = 0
@@ -119,7 +124,7 @@ def attention(
     valid = None if nonpad_kv_seqlen is None else nonpad_kv_seqlen.astype(np.int64)
     offset = np.full(batch, past) if valid is None or past else valid - queries
     allowed = _visible(queries, total, offset, valid, bool(is_causal), left_window_size, right_window_size)
-    biased = np.where(allowed, step(capped + _additive_mask(attn_mask, total)), -np.inf)
+    biased = np.where(allowed, step(capped + _additive_mask(attn_mask, total, bool(shared_key))), -np.inf)
     precision = q.dtype if softmax_precision is None else dtype_of(softmax_precision)
     normalized = _guarded_softmax if empty_rows is None else _softmax
     weights = normalized(double(narrow(biased, precision)), precision)

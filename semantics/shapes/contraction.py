@@ -173,12 +173,13 @@ def attention(c: Context) -> Types:
 
 
 def _attention_mask(c: Context, scores: Sequence[Dim]) -> None:
-    """The mask broadcasts to the scores; its last axis may be shorter."""
+    """The mask broadcasts to the scores; its last axis may be shorter, and then hides the keys behind it."""
     mask = c.dims_of_rank(3, 1, 2, 3, 4)
     one_way(c, scores[:-1], mask[:-1])
     if mask[-1] is not ONE:
         c.at_most(mask[-1], scores[-1], "the mask's keys are not more than there are")
-        c.at_most(dim_min(scores[-1], ONE), mask[-1], "the mask has a key")
+        if onnx.SHARED_KEY in c.op.attributes:
+            c.at_most(dim_min(scores[-1], ONE), mask[-1], "the mask has a key")
 
 
 def flex_attention(c: Context) -> Types:

@@ -96,7 +96,17 @@ def case(
 A, B = floats(2, 3, 4), floats(3)
 P, Q = X2 > 0, floats(3, 4) > 0
 
+ATTENDED = {key: floats(1, 1, n, 4) for key, n in (("x", 3), ("k", 5), ("v", 5), ("m", 3))}
+ATTENDED["m"] = ATTENDED["m"][..., :1]  # of one key: the same is added to all scores of a row
+
 CASES: list[Case] = [
+    # masks
+    case(
+        "Attention",
+        23,
+        ATTENDED,
+        softmax(ATTENDED["x"] @ ATTENDED["k"].swapaxes(2, 3) / 2, 3) @ ATTENDED["v"],
+    ),
     # attributes that became inputs
     case("Squeeze", 1, X3[:1], X3[0], axes=[0]),
     case("Squeeze", 11, X3[:, :1], X3[:, 0], axes=[-2]),

@@ -31,7 +31,7 @@ CASES = sorted(SCHEMAS.keys() & REFERENCE.keys())
 
 
 OUTPUTS = ("outputs",)
-OWN = {("", "Attention"): (*OUTPUTS, "empty_rows")}
+OWN = {("", "Attention"): (*OUTPUTS, "empty_rows", "shared_key")}
 """Parameters that are no attributes of the schema."""
 
 
