@@ -46,7 +46,7 @@ from .kernels.packing import (
 from .kernels.pair_conv import of_pairs
 from .kernels.pair_products import PairProducts, products_of
 from .kernels.recurrent import gate_blocks
-from .kernels.register_tile import Products
+from .kernels.register_tile import Products, RegisterTile
 from .kernels.window import Convolution, read_convolution
 from .kernels.winograd_forms import FORMS
 from .loops.generics import shapes_of
@@ -135,7 +135,9 @@ def choose_conv(op: kernel.TemplateOp, x: Dims, w: Dims, y: Dims, request: Reque
     plan = None if request.exact else winograd_plan.choose(convolution, products, target, given, most)
     if plan is not None:
         form = next(number for number, form in enumerate(FORMS) if form.name == plan.form)
-        return "winograd", (form, plan.rows, plan.vectors, int(plan.vectors_over == CHANNELS), plan.lanes)
+        tile, positions = winograd_plan.small_maps(convolution, plan, products, target) or (RegisterTile(0, 0, 0), 0)
+        small = (tile.rows, tile.vectors, positions)
+        return "winograd", (form, plan.rows, plan.vectors, int(plan.vectors_over == CHANNELS), plan.lanes, *small)
     if in_bf16(op):
         return "pair_conv", tile_numbers(of_pairs(convolution), PairProducts(), request)
     return "conv", tile_numbers(convolution, products, request)
@@ -220,10 +222,13 @@ def pack(layout: Layout, array: Array) -> Array:
         block, panel, transposed = numbers
         return pack_strassen(array.T if transposed else array, block, panel)
     if name == "winograd":
-        form, rows, vectors, channels, lanes = numbers
-        if channels:
-            return pack_winograd_columns(array, FORMS[form], vectors * lanes)
-        return pack_winograd(array, FORMS[form], rows)
+        form, rows, vectors, channels, lanes, small_rows, small_vectors, _ = numbers
+        if not channels:
+            return pack_winograd(array, FORMS[form], rows)
+        packed = pack_winograd_columns(array, FORMS[form], vectors * lanes)
+        if not small_vectors:
+            return packed
+        return np.concatenate([packed, pack_conv(array, 1, small_rows, small_vectors * lanes, pixels=True)])
     if name == "gates":
         return pack_gates(array, numbers[0])
     if name == "quad_columns":
@@ -348,12 +353,17 @@ def tell_tile(
 
 
 def tell_winograd(config: dict[str, Attribute], shape: Sequence[int], numbers: tuple[int, ...]) -> int:
-    form, rows, vectors, channels, lanes = numbers
+    form, rows, vectors, channels, lanes, small_rows, small_vectors, most = numbers
     config.pop(CONFIG, None)  # in f32
     config["winograd"] = ArrayAttr([IntegerAttr(n, i64) for n in (form, rows, vectors, channels)])
     config.setdefault("kernel_shape", ShapeAttr(tuple(map(as_dim, shape[2:]))))
     height = vectors * lanes if channels else rows
-    return len(FORMS[form].slots) * -(-shape[0] // height) * height * shape[1]
+    size = len(FORMS[form].slots) * -(-shape[0] // height) * height * shape[1]
+    if not most:
+        return size
+    config["small"] = ArrayAttr([IntegerAttr(n, i64) for n in (small_rows, small_vectors, size, most)])
+    height = small_vectors * lanes
+    return size + -(-shape[0] // height) * height * prod(shape[1:])
 
 
 def tell_gates(config: dict[str, Attribute], shape: Sequence[int], numbers: tuple[int, ...]) -> int:

@@ -17,6 +17,7 @@ from .direct_conv import ConvBuilder, adopted_plan
 from .emit import Emitter
 from .operands import element_type, integers
 from .register_tile import Products, RegisterTile
+from .small_maps import SmallMapBuilder, SmallMaps, build_by_positions
 from .window import ZERO, read_convolution
 from .winograd import WinogradBuilder
 from .winograd_channels import ChannelsBuilder
@@ -44,7 +45,13 @@ def build(context: TemplateContext, op: kernel.TemplateOp) -> None:
             builder = WinogradBuilder
             if channels:
                 builder = ChannelsBuilder if convolution.windows.positions.is_const else TilesBuilder
-            builder(Emitter(context.builder), context, op, convolution, products, fast, form).build()
+            e = Emitter(context.builder)
+            general = builder(e, context, op, convolution, products, fast, form)
+            if (maps := SmallMaps.read(op, tile.lanes)) is None:
+                general.build()
+            else:
+                small = SmallMapBuilder(e, context, op, convolution, products, maps)
+                build_by_positions(context, small, general)
         return
     if not packed and depthwise.is_chosen(convolution, part.given):
         depthwise.build(context, op, convolution, products)

@@ -67,6 +67,8 @@ class ConvBuilder:
     """Emits one convolution; the methods are the loops, from outside in."""
 
     output_phases = 1
+    weights_start = 0
+    """Where the packed weights begin."""
     sums_are_results = True
     """Whether `finished` only narrows."""
 
@@ -335,7 +337,7 @@ class ConvBuilder:
         """`whole` says that all of the tile's positions are there."""
         e = self.e
         first = row_tile * self.height
-        weights_at = (group * self.row_tiles + row_tile) * (self.steps * self.height)
+        weights_at = (group * self.row_tiles + row_tile) * (self.steps * self.height) + self.weights_start
         rows = self.rows.known
         whole_rows = rows is not None and rows % self.height == 0
         count = e.ix(self.height) if whole_rows else (self.rows - first).min(self.height)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -298,12 +298,19 @@ class PhaseImage:
         e, windows = self.e, self.windows
 
         def write(indices: list[Ix], _: tuple[SSAValue, ...]) -> list[SSAValue]:
-            number, phase, shift = e.ix(0), e.ix(0), e.ix(0)
-            for axis, pitch, k in zip(windows.axes, windows.pitches, indices):
+            number = e.ix(0)
+            for axis, k in zip(windows.axes, indices):
                 number = number * e.dim(axis.kernel) + k
-                phase = phase * axis.phases + (k * axis.dilation) % axis.stride
-                shift = shift + (k * axis.dilation) // axis.stride * e.dim(pitch)
-            e.store((phase * e.dim(windows.phase) + shift).ssa, table, number)
+            e.store(self.tap_place(indices).ssa, table, number)
             return []
 
         e.nest([e.dim(a.kernel) for a in windows.axes], [], write)
+
+    def tap_place(self, tap: Sequence[Ix]) -> Ix:
+        """What a tap adds to q."""
+        e, windows = self.e, self.windows
+        phase, shift = e.ix(0), e.ix(0)
+        for axis, pitch, k in zip(windows.axes, windows.pitches, tap):
+            phase = phase * axis.phases + (k * axis.dilation) % axis.stride
+            shift = shift + (k * axis.dilation) // axis.stride * e.dim(pitch)
+        return phase * e.dim(windows.phase) + shift

@@ -253,7 +253,9 @@ def tiles_at_once(form: Form, depth: int, tile: RegisterTile, bytes_: int, targe
     return max(1, min(most, MOST_IMAGE_TILES) // tile.rows) * tile.rows
 
 
-def _tiles_cycles(c: Convolution, form: Form, tile: RegisterTile, bytes_: int, target: Target) -> float:
+def _tiles_cycles(
+    c: Convolution, form: Form, tile: RegisterTile, bytes_: int, target: Target, bandwidth: int = DRAM_BYTES_A_CYCLE
+) -> float:
     """The estimated work of `winograd_tiles` for one image."""
     depth, channels = c.depth.value, c.rows.value
     height, width = (a.out.value for a in tile_windows(c, form).axes)
@@ -271,10 +273,44 @@ def _tiles_cycles(c: Convolution, form: Form, tile: RegisterTile, bytes_: int, t
     )
     weights = slots * depth * channels * bytes_
     if weights > target.l2:
-        product = max(product, -(-tiles // at_once) * weights / DRAM_BYTES_A_CYCLE)
+        product = max(product, -(-tiles // at_once) * weights / bandwidth)
     pixels = form.results * tiles
     return (
         product
         + depth * height * -(-width // tile.lanes) * 2 * into
         + -(-channels // tile.lanes) * (tiles * out + -(-pixels // tile.lanes) * 2 * TRANSPOSE_CYCLES)
     )
+
+
+SMALL_ROWS = 6
+"""Positions of a register tile on small maps: those of 2x2 are five with what is between their rows."""
+L3_BYTES_A_CYCLE = 20
+"""What the last cache gives, about."""
+MOST_SMALL = 16
+"""Rows and columns of maps that are called small, at most."""
+
+
+def small_maps(
+    c: Convolution, plan: WinogradPlan, products: Products, target: Target
+) -> tuple[RegisterTile, int] | None:
+    """The direct form's register tile for small maps, and up to how many positions it is for.
+
+    None where sizes are known, or where the algorithm's weights stay in the second cache.
+    """
+    form = next(f for f in FORMS if f.name == plan.form)
+    weights = c.depth.value * c.rows.value * products.bytes
+    if c.windows.positions.is_const or 2 * len(form.slots) * weights < target.l2:
+        return None
+    vectors = max(v for v in range(1, 5) if v == 1 or largest_rows(target.vector_registers, v) >= SMALL_ROWS)
+    tile, most = RegisterTile(SMALL_ROWS, vectors, target.lanes(products.bytes)), 0
+    fast = RegisterTile(plan.rows, plan.vectors, plan.lanes)
+    step = tile.rows * tile.vectors / 2 + 0.3
+    for size in range(1, MOST_SMALL + 1):
+        like = replace(c, windows=Windows(tuple(_sized(a, size) for a in c.windows.axes)))
+        tiles = -(-like.windows.positions.value // tile.rows) * -(-c.rows.value // tile.columns)
+        direct = tiles * (c.steps.value * step + 2 * TRANSPOSE_CYCLES * tile.vectors)
+        direct = max(direct, c.windows.taps.value * weights / L3_BYTES_A_CYCLE)
+        if direct > _tiles_cycles(like, form, fast, products.bytes, target, L3_BYTES_A_CYCLE):
+            break
+        most = like.windows.positions.value
+    return (tile, most) if most else None
