@@ -6,11 +6,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from xdsl.dialects import func
-from xdsl.dialects.builtin import ArrayAttr, DenseArrayBase, StringAttr
+from xdsl.dialects.builtin import ArrayAttr, DenseArrayBase, StringAttr, TensorType
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 
 from ..dialects import dims, kernel, onnx
 from ..dialects.dims import Dim, ShapeAttr
+from ..dialects.dims.cases import case_of
 from ..dialects.dims.interval import SIZE_LIMIT
 from ..dialects.dims.reserved import THREADS
 from ..dialects.dims.text import brief
@@ -33,13 +34,14 @@ from ..runtime.manifest import Check, Host
 from ..semantics.facts import Condition
 from .build import declare, module_of
 from .dims import floordiv_nonzero
-from .entry_sizes import Sizes, bare_symbol
+from .entry_sizes import MAGNITUDE_LIMIT, Sizes, bare_symbol
 from .entry_values import (
     Entry,
     EntryError,
     KernelInfo,
     Place,
     byte_size,
+    element_bytes,
     escaped,
     is_object,
     name_of,
@@ -47,7 +49,7 @@ from .entry_values import (
     overridable_inputs,
     tensor_dims,
 )
-from .llvm_types import I1, I32, I64, PTR
+from .llvm_types import F64, I1, I32, I64, PTR
 from .scalar import ScalarBuilder
 
 POLL_SYMBOL = "sx_poll_point"
@@ -280,13 +282,16 @@ class EntryBuilder:
         if unbound := self.sizes.unbound(dim):
             raise EntryError(f"'{dim}' has symbols that are not bound here: {', '.join(unbound)}")
         if self.sizes.needs_check(dim):
-            small = self.sizes.is_small(dim)
-            if self.current is None:  # the memory of all
-                self.go_on_if(small, self.no_memory, [self.b.int(-1)] * 3)
-            else:
-                listed, values = self.listed(dim.symbols, 0)
-                self.guard(small, "guard", f"{self.trouble}: {listed}", values, node_of(self.current))
+            self.hold_small(self.sizes.is_small(dim), dim.symbols)
         return self.sizes.value(dim)
+
+    def hold_small(self, small: SSAValue, symbols: Iterable[str]) -> None:
+        """Fails the call where a size that these symbols make is too large."""
+        if self.current is None:  # the memory of all
+            self.go_on_if(small, self.no_memory, [self.b.int(-1)] * 3)
+            return
+        listed, values = self.listed(symbols, 0)
+        self.guard(small, "guard", f"{self.trouble}: {listed}", values, node_of(self.current))
 
     def listed(self, symbols: Iterable[str], first: int) -> tuple[str, list[SSAValue]]:
         """What symbols are and their values, as many as a guard's message has room for from its value `first` on."""
@@ -303,7 +308,23 @@ class EntryBuilder:
 
     def bytes_of(self, value: SSAValue) -> SSAValue:
         """The size in bytes of a tensor."""
-        return self.size(byte_size(value.type))
+        return self.bytes_of_type(value.type)
+
+    def bytes_of_type(self, type_: Attribute) -> SSAValue:
+        """The size in bytes of a tensor of this type.
+
+        Sizes that conditions choose are multiplied here: their product has a term for each combination of their sides.
+        """
+        axes = tensor_dims(type_)
+        if not isinstance(type_, TensorType) or sum(case_of(dim) is not None for dim in axes) < 2:
+            return self.size(byte_size(type_))
+        b, width = self.b, element_bytes(type_.element_type)
+        total, nearly = b.int(width), b.const(float(width), F64)
+        for size in [self.size(dim) for dim in axes]:
+            total, nearly = b.mul(total, size), b.fmul(nearly, b.as_double(size))
+        small = b.fcmp("olt", nearly, b.const(MAGNITUDE_LIMIT, F64))
+        self.hold_small(small, {s for dim in axes for s in dim.symbols})
+        return total
 
     def bind_symbol(self, symbol: str, value: SSAValue, what: str, limit: float = float(SIZE_LIMIT)) -> None:
         """Binds a symbol from here on, and checks the assumptions that waited for it; `what` says what it is."""
@@ -519,7 +540,7 @@ class EntryBuilder:
         if home != "dynamic":
             raise EntryError(f"no home {home!r}")
         type_ = value.type if most is None else most
-        total = self.size(byte_size(type_))
+        total = self.bytes_of_type(type_)
         listed, values = self.listed({s for d in tensor_dims(type_) for s in d.symbols}, 1)
         if values and self.current is not None:
             message = f"{self.called_of(value)} would take {{0}} bytes: {listed}"

@@ -42,6 +42,9 @@ _TWO = constant(2)
 
 MAX_CASES, MAX_TERMS = 3, 16
 """Conditions on which the arguments of a call may depend for it to be taken apart, and terms that they may have."""
+MAX_CHOSEN = 8
+"""Terms that what is taken apart may come to.  More of them stay one call: a product of such sizes, which the volume of
+a tensor is, would have a term for each combination of theirs."""
 
 
 class Case(NamedTuple):
@@ -323,7 +326,8 @@ def by_cases(args: tuple[Dim, ...], function: Callable[[tuple[Dim, ...]], Dim]) 
     holds, fails = (function(tuple(side_of(a, call, margin, value) for a in args)) for value in (True, False))
     one = intern(((1, ((call, 1),)),))
     holds, fails = (side_of(d, call, margin, value) for d, value in ((holds, True), (fails, False)))
-    return add(fails, multiply(add(holds, negate(fails)), one))
+    chosen = add(fails, multiply(add(holds, negate(fails)), one))
+    return chosen if len(chosen.terms) <= MAX_CHOSEN else None
 
 
 __all__ = ["Case", "any_case", "by_cases", "case_of", "indicator", "is_cut", "margin_of", "merge_cases", "positive"]

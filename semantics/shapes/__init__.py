@@ -7,11 +7,13 @@ Control flow, calls and unknown operators have no rule: the pass that walks the 
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import prod
 
 from xdsl.dialects.builtin import TensorType, UnrankedTensorType
 from xdsl.ir import Attribute, Operation
 
 from ...dialects import onnx
+from ...dialects.dims import dims_of
 from ...dialects.onnx.types import ELEMENT_NAMES
 from ..custom import NO_OPERATORS, Operators, custom_operator
 from . import (
@@ -62,9 +64,29 @@ def result_types(c: Context) -> list[Attribute | None]:
     rule = rule_of(c.op, c.scope.operators)
     assert rule is not None
     try:
-        return computed_types(c, list(rule(c)))
+        types = computed_types(c, list(rule(c)))
     except RankUnknown:
         return [None if r is None else _unranked(c, at) for at, r in enumerate(c.results)]
+    return [_with_volume(c, at, type_) for at, type_ in enumerate(types)]
+
+
+MAX_VOLUME = 2048
+"""Terms that the product of a tensor's sizes may have."""
+
+
+def _with_volume(c: Context, index: int, type_: Attribute | None) -> Attribute | None:
+    """A result's type with sizes that an expression can multiply: the execution tells the others."""
+    if not isinstance(type_, TensorType) or len(dims := dims_of(type_)) < 2:
+        return type_
+    if prod(len(d.terms) for d in dims) <= MAX_VOLUME:
+        return type_
+    sizes, rest = list(dims), 1
+    for axis, dim in enumerate(dims):
+        rest *= max(1, len(dim.terms))
+        if rest > MAX_VOLUME:
+            rest //= len(dim.terms)
+            sizes[axis] = c.fresh(index, axis)
+    return c.tensor(type_.element_type, sizes)
 
 
 def _unranked(c: Context, index: int) -> Attribute:
