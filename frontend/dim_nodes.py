@@ -97,6 +97,16 @@ class Symbols:
         found = self._elements.get(symbol)
         return found if found is not None or self._outer is None else self._outer.element(symbol)
 
+    def has(self, symbol: Dim) -> bool:
+        """Whether a value has the symbol as a size or as an element."""
+        return self.size(symbol) is not None or self.element(str(symbol)) is not None
+
+    def sizes(self) -> Iterator[Dim]:
+        """The sizes that values have, but numbers."""
+        if self._outer is not None:
+            yield from self._outer.sizes()
+        yield from self._sizes
+
     def places(self, dim: Dim) -> Iterator[tuple[str, tuple[Dim, ...], int]]:
         """Where a size that is no number is: the name of a value, its shape, the axis."""
         for shape, axis in self._places.get(dim, ()):
@@ -383,8 +393,24 @@ class DimWriter:
             return self.of(symbol)
         place = self._symbols.element(atom.name)
         if place is None:
-            raise UnsupportedError(f"the size {atom.name} is in a shape, and no value here has it")
+            return self._symbols.note(symbol, self._solved(symbol))
         return self._elements(*place, 1)
+
+    def _solved(self, symbol: Dim) -> str:
+        """A symbol that no value has as its size, of a size that is some number of times it and what is known."""
+        for size in self._symbols.sizes():
+            rest = size.subs({str(symbol): 0})
+            factor = (size - rest).divide_exactly(symbol) if size is not rest else None
+            if factor is None or not factor.is_const or factor.value == 0:
+                continue
+            if all(self._symbols.has(Dim.symbol(name)) for name in rest.symbols):
+                found = self.of(size)
+                if not (rest.is_const and rest.value == 0):
+                    found = self._write("Sub", [found, self.of(rest)], {})
+                if factor.value != 1:
+                    found = self._write("Div", [found, self._number(factor.value)], {})
+                return found
+        raise UnsupportedError(f"the size {symbol} is in a shape, and no value here has it")
 
     def _elements(self, bound: Bound, first: int, length: int) -> str:
         """A vector of elements of a tensor that follow one another."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, cast
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 from onnx import AttributeProto, GraphProto, NodeProto, TensorProto
@@ -59,6 +59,9 @@ class _Written:
     problem: UnsupportedError | None = None
 
 
+_ConstantKey: TypeAlias = tuple[str, tuple[int, ...], bytes | tuple[Any, ...]]
+
+
 @dataclass
 class GraphWriter:
     """One graph being written: `block` into a GraphProto. `came` is the file's graph and the block it gives now."""
@@ -74,6 +77,8 @@ class GraphWriter:
     _nodes: list[_Written] = field(default_factory=list["_Written"])
     _copies: list[tuple[SSAValue, str]] = field(default_factory=list[tuple[SSAValue, str]])
     _fixed: list[TensorProto] = field(default_factory=list[TensorProto])
+    _made_for_sizes: dict[str, int] = field(default_factory=dict[str, int])
+    _constants: dict[_ConstantKey, str] = field(default_factory=dict["_ConstantKey", str])
     _at: int = -1
 
     # Names
@@ -204,6 +209,8 @@ class GraphWriter:
 
     def _write_untouched(self, op: Operation, before: Operation, came: NodeProto) -> None:
         """The file's node, under the names that its values have now."""
+        if isinstance(op, onnx.ConstantOp) and (array := constant_value(op.output)) is not None:
+            self._constants.setdefault(_key_of(array), self._take(op.output, value_name(op.output) or ""))
         node = NodeProto()
         node.CopyFrom(came)
         self._write_names(node, op)
@@ -329,6 +336,12 @@ class GraphWriter:
 
     def _write_standard(self, op: onnx.OnnxOp) -> None:
         """An op that the file does not have: at the model's opset, by a rule where its form was another then."""
+        if isinstance(op, onnx.ConstantOp) and op.output not in self._names:
+            array = constant_value(op.output)
+            if array is not None and (known := self._constants.get(_key_of(array))) is not None:
+                self._names[op.output] = known
+                self._place_first(known)
+                return
         schema = op.SCHEMA
         version = self.output.version(schema.domain, self.versions)
         inputs = [self.name(v) if v is not None else "" for v in op.formal_operands()]
@@ -405,7 +418,11 @@ class GraphWriter:
         return older and array is not None and array.dtype.kind != "f"
 
     def _new_constant(self, array: Array) -> str:
-        name = self.fresh("constant")
+        """The name of a constant of that value: of one that the block has already, or of a new one."""
+        key = _key_of(array)
+        if (known := self._constants.get(key)) is not None:
+            return known
+        name = self._constants[key] = self.fresh("constant")
         if self._is_fixed(array):
             self._fixed.append(array_proto(array, name))
             return name
@@ -413,6 +430,16 @@ class GraphWriter:
         node.attribute.add(name="value", type=AttributeProto.TENSOR).t.CopyFrom(array_proto(array))
         self._nodes.append(_Written(self._at, node, made=True))
         return name
+
+    def _place_first(self, constant: str) -> None:
+        """Puts a constant that other nodes read, too, before the nodes of sizes among which it was made.
+
+        So it stands where it stays when these sizes are computed anew: the same model gives the same file.
+        """
+        start = self._made_for_sizes.pop(constant, None)
+        if start is not None:
+            at = next(i for i in range(start, len(self._nodes)) if constant in self._nodes[i].node.output)
+            self._nodes.insert(start, self._nodes.pop(at))
 
     def _write_by_name(self, op: onnx.CustomOp | onnx.VersionedOp) -> None:
         operands, results = op.formal_operands(), op.formal_results()
@@ -452,7 +479,10 @@ class GraphWriter:
             return
         opset = self.output.version("", self.versions)
         writer = DimWriter(self.symbols, self._dim_node, self._new_constant, opset)
+        start = len(self._nodes)
         self._names[op.result] = writer.tensor(exprs, type_)
+        made = (entry.node for entry in self._nodes[start:])
+        self._made_for_sizes |= {node.output[0]: start for node in made if node.op_type == "Constant"}
 
     def _dim_node(self, op_type: str, inputs: Sequence[str], attributes: Mapping[str, Attribute]) -> str:
         name = self.fresh("dim")
@@ -527,11 +557,22 @@ class GraphWriter:
                 stays = is_listed or (as_came and given[at] in given[:at])
             else:
                 stays = as_came or (made_here and not isinstance(value.owner, dims.TensorOp))
-            outputs.append("" if stays else self.fresh("output"))
+            name = listed[at] if at < len(listed) else ""
+            outputs.append("" if stays else name if self._is_unused(name) else self.fresh("output"))
             if not stays:
                 self._copies.append((value, outputs[-1]))
+                self._owners[outputs[-1]] = None
             seen.add(value)
         return outputs
+
+    def _is_unused(self, name: str) -> bool:
+        """Whether no value that this block has or may read goes by that name."""
+        writer: GraphWriter | None = self
+        while writer is not None:
+            if name in writer._owners:
+                return False
+            writer = writer.outer
+        return bool(name) and all(value_name(r) != name for op in self.block.ops for r in op.results)
 
     # What the file has
 
@@ -554,6 +595,12 @@ class GraphWriter:
         now = all_names(graph)
         kept = [info for info in source.value_info if info.name in now or info.name not in before]
         graph.value_info.extend(kept)
+
+
+def _key_of(array: Array) -> _ConstantKey:
+    """What equal constants have in common."""
+    data = tuple(array.ravel()) if array.dtype == object else array.tobytes()
+    return array.dtype.name, array.shape, data
 
 
 def _kind(spec: AttributeSpec | None) -> str:

@@ -15,7 +15,7 @@ from xdsl.dialects.builtin import ModuleOp, TensorType, UnitAttr
 
 from .collection import without_collection
 from .dialects import onnx
-from .dialects.dims import dims_of
+from .dialects.dims import TensorOp, dims_of
 from .dialects.onnx.model import INPUTS, main_of, names_of, opsets_of
 from .dialects.onnx.nodes import NodeInfo
 from .folding import compute
@@ -182,8 +182,12 @@ def joined(first: Log, then: Log, offset: int) -> Log:
 
 
 def _simplified_once(source: Reader, before: int, exact: bool, keep_defaults: bool) -> Rewritten | None:
-    """The rules' result; None where it has more nodes."""
-    for materialize in (True, False):  # sizes that are written out may cost more than the rules save
+    """The rules' result; None where it has more nodes.
+
+    Sizes that are written out may cost more nodes than the rules save with them: both are tried.
+    """
+    best: Rewritten | None = None
+    for materialize in (True, False):
         try:
             found = _rewritten(source, exact, keep_defaults, materialize, MOST_UNROLLED)
             if any(firing.pattern == UnrollLoop.title() for firing in found.log.firings):  # did that leave fewer nodes?
@@ -191,9 +195,20 @@ def _simplified_once(source: Reader, before: int, exact: bool, keep_defaults: bo
                 found = min(found, others, key=lambda found: found.count)
         except UnsupportedError:
             continue
-        if found.count <= before:
-            return found
-    return None
+        if found.count <= before and (best is None or found.count < best.count):
+            best = found
+        if best is not None and ((before > MOST_TRIED_TWICE and best.count < before) or not writes_sizes(found.module)):
+            break
+    return best
+
+
+MOST_TRIED_TWICE = 1000
+"""The nodes of the longest model that is simplified with sizes written out, and also without where that helped."""
+
+
+def writes_sizes(module: ModuleOp) -> bool:
+    """Whether sizes are written out that are no numbers."""
+    return any(isinstance(op, TensorOp) and not all(e.is_const for e in op.exprs.data) for op in main_of(module).walk())
 
 
 def _rewritten(source: Reader, exact: bool, keep_defaults: bool, materialize: bool, most_unrolled: int) -> Rewritten:

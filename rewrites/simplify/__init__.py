@@ -12,7 +12,7 @@ from ...semantics.weights import WeightStore
 from ..driver import Declined, Firing, Pattern, apply_patterns
 from .activations import RecognizeActivation, RecognizeHardSigmoid
 from .attention import RecognizeAttention, ShareHeads
-from .control_flow import InlineKnownIf, ReadWhatLoopsKeep, UnrollLoop
+from .control_flow import CopyYieldedConstant, InlineKnownIf, ReadWhatLoopsKeep, UnrollLoop
 from .fold import GROWTH_IN_FILES, GROWTH_IN_PROGRAMS, Compute, fold_constants
 from .groups import FoldIntoGroupNormalization, RecognizeGroupNormalization
 from .identity import EXACT_IDENTITIES, DropNeutral
@@ -120,6 +120,7 @@ def file_rules(weights: WeightStore, facts: Facts, *, exact: bool) -> tuple[Patt
         FuseMatMulAdd(exact),
         FoldTransposeIntoGemm(),
         SpellTransposeOfOnes(facts),
+        CopyYieldedConstant(),
         *(() if exact else (FoldScaleBefore(weights),)),
     )
 

@@ -6,14 +6,14 @@ from dataclasses import dataclass
 from typing import cast
 
 import numpy as np
-from xdsl.dialects.builtin import TensorType
+from xdsl.dialects.builtin import DenseIntOrFPElementsAttr, TensorType
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Block, Operation, SSAValue
 
 from ...dialects import dims, onnx
 from ...dialects.dims import Dim, dims_of
 from ...dialects.onnx.groups import PART, WHOLE
-from ...semantics.known import constant_value
+from ...semantics.known import constant_attribute, constant_value
 from ...semantics.weights import WeightStore
 from ..driver import Pattern, PatternRewriter
 from ..infer.settle import replace_symbols, sizes_of_branch
@@ -143,6 +143,22 @@ class ReadWhatLoopsKeep(Pattern):
             if result.first_use is not None:
                 rewriter.touched.extend(use.operation for use in result.uses)
                 result.replace_all_uses_with(begin)
+
+
+class CopyYieldedConstant(Pattern):
+    """If(c) {yield w} {...}  ->  If(c) {yield Constant}, where w is a short constant around it
+
+    A body gives what it makes: what is from around it needs an Identity, and a constant is no node that runs.
+    """
+
+    root = onnx.YieldOp
+
+    def rewrite(self, op: Operation, rewriter: PatternRewriter, /) -> None:
+        for index, value in enumerate(op.operands):
+            attribute = constant_attribute(value)
+            if value.owner.parent is not op.parent and isinstance(attribute, DenseIntOrFPElementsAttr):
+                copy = rewriter.insert(onnx.ConstantOp.make([], {"value": attribute}, [value.type]))
+                op.operands[index] = copy.results[0]
 
 
 def known_trips(loop: onnx.LoopOp, body: Block) -> int | None:

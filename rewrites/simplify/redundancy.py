@@ -54,29 +54,48 @@ Key = tuple[type[Operation], tuple[SSAValue, ...], tuple[tuple[str, Attribute], 
 
 
 def eliminate_common_subexpressions(module: ModuleOp) -> list[Firing]:
-    """An op equal to one before it in the same or an enclosing block gives way to it."""
+    """An op equal to one before it in the same or an enclosing block gives way to it.
+
+    Operands are the same, or constants of one value: initializers keep their names, and many may be equal.
+    """
     fired: list[Firing] = []
     origins: dict[Operation, set[int]] = {}
     for function in functions_of(module):
-        merge_in_block(function.body.block, {}, fired, origins)
+        merge_in_block(function.body.block, {}, alike_constants(function), fired, origins)
     for op, ids in origins.items():  # at the end: a constant may stand for thousands
         set_origins(op, {*origins_of(op), *ids})
     return fired
 
 
+def alike_constants(function: FuncOp) -> dict[SSAValue, SSAValue]:
+    """For each constant in `main` the first one of its value and type; a default that a caller may replace is none."""
+    first: dict[tuple[Attribute, Attribute], SSAValue] = {}
+    alike: dict[SSAValue, SSAValue] = {}
+    for op in function.walk():
+        if isinstance(op, onnx.InitializerOp) and op.overridable is None:
+            alike[op.result] = first.setdefault((op.value, op.result.type), op.result)
+        elif isinstance(op, onnx.ConstantOp) and (value := op.properties.get("value")) is not None:
+            alike[op.output] = first.setdefault((value, op.output.type), op.output)
+    return alike
+
+
 def merge_in_block(
-    block: Block, outer: dict[Key, Operation], fired: list[Firing], origins: dict[Operation, set[int]]
+    block: Block,
+    outer: dict[Key, Operation],
+    alike: dict[SSAValue, SSAValue],
+    fired: list[Firing],
+    origins: dict[Operation, set[int]],
 ) -> None:
     seen = dict(outer)
     for op in list(block.ops):
         for region in op.regions:
             for inner in region.blocks:
-                merge_in_block(inner, seen, fired, origins)
+                merge_in_block(inner, seen, alike, fired, origins)
         if op.regions or not op.results or type(op) in IMPURE or "dims.binds" in op.attributes:
             continue
         key: Key = (
             type(op),
-            tuple(op.operands),
+            tuple(alike.get(operand, operand) for operand in op.operands),
             tuple(sorted(op.properties.items())),
             tuple(r.type for r in op.results),
         )
