@@ -171,6 +171,7 @@ def multi_head_attention(b: Expansion) -> Results:
     b.known(*COMMON)
     b.absent(past_sequence_length=8, cache_indirection=9)
     b.no_result(qk=3)
+    b.ranked()
     count = b.attr("num_heads")
     q, k, v = _given(b, count)
     if b.at(3) is not None:

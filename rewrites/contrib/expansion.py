@@ -91,6 +91,12 @@ class Expansion(NodeBuilder):
             raise self.unsupported("the rank of an operand is known at run time only")
         return len(value.type.get_shape())
 
+    def ranked(self) -> None:
+        """Says that the rank of every input must be known."""
+        for value in self.inputs():
+            if value is not None:
+                self.rank(value)
+
     def element(self, value: SSAValue) -> Attribute:
         """The element type of a value."""
         if not isinstance(value.type, TensorType | UnrankedTensorType):

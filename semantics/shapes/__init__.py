@@ -30,7 +30,7 @@ from . import (
     windows,
 )
 from .computed import computed_types
-from .context import Context, Guard, Names, RankUnknown, Scope, ShapeError, Types, elements_of, symbols_for
+from .context import Context, Elements, Guard, Names, RankUnknown, Scope, ShapeError, Types, elements_of, symbols_for
 
 RULES: dict[type[Operation], Callable[[Context], Types]] = {
     **elementwise.RULES,
@@ -43,6 +43,9 @@ RULES: dict[type[Operation], Callable[[Context], Types]] = {
     **containers.RULES,
     **ml.RULES,
 }
+
+ELEMENTS: Elements = {**elementwise.ELEMENTS, **contraction.ELEMENTS, **ml.ELEMENTS}
+"""Element types of results, where neither the schema's type variables nor its attributes of types tell them."""
 
 _ELEMENTS = {name: element for element, name in ELEMENT_NAMES.items()}
 
@@ -97,6 +100,8 @@ def _unranked(c: Context, index: int) -> Attribute:
     for attribute in ("to", "dtype", "output_dtype", "output_datatype"):
         if attribute in op.properties:
             return UnrankedTensorType(elementwise.element_of_code(c.attr(attribute)))
+    if (elements := ELEMENTS.get(type(op))) is not None:
+        return UnrankedTensorType(elements(c)[index])
     outputs, inputs = op.SCHEMA.outputs, op.SCHEMA.inputs
     variable = outputs[min(index, len(outputs) - 1)].type
     for at, value in enumerate(c.operands):

@@ -12,7 +12,7 @@ from ...dialects import onnx
 from ...dialects.dims.expression import ONE, Dim, as_dim
 from ...dialects.onnx.types import STRING, MapType, SequenceType
 from ..reference.ml_trees import MODES
-from .context import Context, Rules, ShapeError, Types
+from .context import Context, Elements, Rules, ShapeError, Types
 from .creation import attribute_type, list_length
 from .elementwise import FLOAT
 from .forests import places_of, require_ends
@@ -239,18 +239,27 @@ _LISTS = ("floats", "int64s", "strings", "tensor")
 def label_encoder(c: Context) -> Types:
     named = (f"{part}_{kind}" for part in ("keys", "values") for kind in _LISTS)
     _lengths(c, *(name for name in named if c.attr(name) is not None))
+    return [c.tensor(_encoded(c), c.dims(0))]
+
+
+def _encoded(c: Context) -> Attribute:
+    """The element type of LabelEncoder's values."""
     for name, element in (("values_strings", STRING), ("values_int64s", i64), ("values_floats", FLOAT)):
         if c.attr(name) is not None:
-            return [c.tensor(element, c.dims(0))]
+            return element
     tensor = c.op.properties.get("values_tensor")
     type_ = None if tensor is None else attribute_type(c, tensor)
     if type_ is None:
         raise ShapeError("LabelEncoder without values")
-    return [c.tensor(type_.element_type, c.dims(0))]  # type: ignore[attr-defined]
+    return type_.element_type  # type: ignore[attr-defined]
 
 
 def category_mapper(c: Context) -> Types:
-    return [c.tensor(i64 if c.element(0) == STRING else STRING, c.dims(0))]
+    return [c.tensor(_mapped(c), c.dims(0))]
+
+
+def _mapped(c: Context) -> Attribute:
+    return i64 if c.element(0) == STRING else STRING
 
 
 def cast_map(c: Context) -> Types:
@@ -292,4 +301,12 @@ RULES: Rules = {
     onnx.MlCastMapOp: cast_map,
     onnx.MlDictVectorizerOp: dict_vectorizer,
     onnx.MlZipMapOp: zip_map,
+}
+
+ELEMENTS: Elements = {
+    onnx.MlCategoryMapperOp: lambda c: [_mapped(c)],
+    onnx.MlLabelEncoderOp: lambda c: [_encoded(c)],
+    onnx.MlLinearClassifierOp: lambda c: [_labels(c, "classlabels_ints")[0], FLOAT],
+    onnx.MlSVMClassifierOp: lambda c: [_labels(c, "classlabels_ints")[0], FLOAT],
+    onnx.MlTreeEnsembleClassifierOp: lambda c: [_labels(c, "classlabels_int64s")[0], FLOAT],
 }
