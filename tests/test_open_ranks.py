@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import onnx.parser
 import pytest
-from onnx import ModelProto
+from onnx import ModelProto, helper
 
 import sardonyx as sx
 
@@ -187,3 +187,58 @@ def test_a_sequence_of_tensors_of_no_declared_rank() -> None:
         assert np.array_equal(program(tensors, np.array(1))["y"], -tensors[1])
     with pytest.raises(sx.InputError, match="input 's' has tensors of ranks 1 and 2"):
         program([ramp(2), ramp(2, 2)], np.array(1))
+
+
+def of_any_rank(
+    op: str, inputs: dict[str, np.ndarray[Any, Any]], outputs: int, domain: str = "", **attributes: Any
+) -> ModelProto:
+    """A model of one node whose inputs and outputs are declared without a shape."""
+    made = helper.make_node(op, list(inputs), [f"y{i}" for i in range(outputs)], domain=domain, **attributes)
+    values = [
+        helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(a.dtype), None)
+        for name, a in inputs.items()
+    ]
+    results = [helper.make_empty_tensor_value_info(name) for name in made.output]
+    imports = [helper.make_opsetid("", 27), helper.make_opsetid("ai.onnx.ml", 3)]
+    return helper.make_model(helper.make_graph([made], "g", values, results), opset_imports=imports)
+
+
+BRANCH = {
+    "nodes_treeids": [0, 0, 0],
+    "nodes_nodeids": [0, 1, 2],
+    "nodes_featureids": [0, 0, 0],
+    "nodes_values": [2.5, 0.0, 0.0],
+    "nodes_modes": ["BRANCH_LEQ", "LEAF", "LEAF"],
+    "nodes_truenodeids": [1, 0, 0],
+    "nodes_falsenodeids": [2, 0, 0],
+    "class_treeids": [0, 0],
+    "class_nodeids": [1, 2],
+    "class_ids": [0, 1],
+    "class_weights": [1.0, 1.0],
+    "classlabels_int64s": [7, 9],
+}
+
+
+def test_types_of_elements_are_known_without_ranks() -> None:
+    """Where neither the type of an input of the same name nor an attribute of a type tells them."""
+    x, ones = ramp(2, 4), np.ones(4, np.float32)
+    program = sx.compile(of_any_rank("LayerNormalization", {"x": x, "s": ones}, 3), cache=False)
+    want = (x - x.mean(1, keepdims=True)) / x.std(1, keepdims=True)
+    assert np.allclose(program(x, ones)["y0"], want, atol=1e-4)
+    b, scale = x.astype(np.uint8), np.array(0.5, np.float16)
+    program = sx.compile(of_any_rank("DequantizeLinear", {"b": b, "s": scale}, 1), cache=False)
+    assert np.array_equal(program(b, scale)["y0"], b.astype(np.float16) / 2)
+    q = ramp(1, 2, 3)
+    program = sx.compile(
+        of_any_rank(
+            "LinearAttention", {"q": q, "k": q, "v": q}, 2, q_num_heads=1, kv_num_heads=1, update_rule="linear"
+        ),
+        cache=False,
+    )
+    assert program(q, q, q)["y1"].shape == (1, 1, 3, 3)
+    encode = {"keys_int64s": [1, 2], "values_floats": [0.5, 1.5], "default_float": -1.0}
+    keys = np.array([[2, 1, 0]])
+    program = sx.compile(of_any_rank("LabelEncoder", {"k": keys}, 1, "ai.onnx.ml", **encode), cache=False)
+    assert program(keys)["y0"].tolist() == [[1.5, 0.5, -1.0]]
+    program = sx.compile(of_any_rank("TreeEnsembleClassifier", {"x": x}, 2, "ai.onnx.ml", **BRANCH), cache=False)
+    assert program(x)["y0"].tolist() == [7, 9] and program.outputs[0].dtype == np.int64

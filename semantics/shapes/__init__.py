@@ -30,7 +30,18 @@ from . import (
     windows,
 )
 from .computed import computed_types
-from .context import Context, Elements, Guard, Names, RankUnknown, Scope, ShapeError, Types, elements_of, symbols_for
+from .context import (
+    Context,
+    Guard,
+    Names,
+    RankUnknown,
+    ResultElements,
+    Scope,
+    ShapeError,
+    Types,
+    elements_of,
+    symbols_for,
+)
 
 RULES: dict[type[Operation], Callable[[Context], Types]] = {
     **elementwise.RULES,
@@ -44,7 +55,7 @@ RULES: dict[type[Operation], Callable[[Context], Types]] = {
     **ml.RULES,
 }
 
-ELEMENTS: Elements = {**elementwise.ELEMENTS, **contraction.ELEMENTS, **ml.ELEMENTS}
+ELEMENTS: ResultElements = {**elementwise.ELEMENTS, **contraction.ELEMENTS, **ml.ELEMENTS}
 """Element types of results, where neither the schema's type variables nor its attributes of types tell them."""
 
 _ELEMENTS = {name: element for element, name in ELEMENT_NAMES.items()}

@@ -25,7 +25,7 @@ from ..weights import WeightStore
 from .elements import MAX_ELEMENTS, Elements, Truth, as_integers, elements_of_array, integer_range, is_integer
 
 Types: TypeAlias = "Sequence[Attribute | None]"
-Elements: TypeAlias = "Mapping[type[Operation], Callable[[Context], Sequence[Attribute]]]"
+ResultElements: TypeAlias = "Mapping[type[Operation], Callable[[Context], Sequence[Attribute]]]"
 Rules: TypeAlias = "Mapping[type[Operation], Callable[[Context], Types]]"
 
 MAX_BOUND = 16

@@ -9,7 +9,7 @@ from xdsl.dialects.builtin import i32
 
 from ...dialects import onnx
 from ...dialects.dims.expression import ONE, Dim, as_dim, dim_min
-from .context import Context, Elements, Rules, ShapeError, Types
+from .context import Context, ResultElements, Rules, ShapeError, Types
 from .elementwise import limit_of, one_way, same_shape
 
 
@@ -262,4 +262,4 @@ RULES: Rules = {
     onnx.RotaryEmbeddingOp: rotary_embedding,
 }
 
-ELEMENTS: Elements = {onnx.LinearAttentionOp: lambda c: [c.element(0), c.element(3 if c.has(3) else 0)]}
+ELEMENTS: ResultElements = {onnx.LinearAttentionOp: lambda c: [c.element(0), c.element(3 if c.has(3) else 0)]}

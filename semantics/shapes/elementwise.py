@@ -11,7 +11,7 @@ from ...dialects import onnx
 from ...dialects.dims.expression import ONE, Dim
 from ...dialects.onnx.types import ELEMENT_TYPES, numpy_dtype
 from ..reference.casting import bit_width
-from .context import Context, Elements, Rules, ShapeError, Types
+from .context import Context, ResultElements, Rules, ShapeError, Types
 
 BOOL = IntegerType(1)
 FLOAT = ELEMENT_TYPES[1]
@@ -250,7 +250,7 @@ RULES: Rules = {
     onnx.SwiGLUOp: equal_operands,
 }
 
-ELEMENTS: Elements = {
+ELEMENTS: ResultElements = {
     onnx.DequantizeLinearOp: lambda c: [c.element(1)],
     onnx.LayerNormalizationOp: lambda c: [c.element(0), *[element_of_code(c.attr("stash_type"))] * 2],
 }

@@ -12,7 +12,7 @@ from ...dialects import onnx
 from ...dialects.dims.expression import ONE, Dim, as_dim
 from ...dialects.onnx.types import STRING, MapType, SequenceType
 from ..reference.ml_trees import MODES
-from .context import Context, Elements, Rules, ShapeError, Types
+from .context import Context, ResultElements, Rules, ShapeError, Types
 from .creation import attribute_type, list_length
 from .elementwise import FLOAT
 from .forests import places_of, require_ends
@@ -303,7 +303,7 @@ RULES: Rules = {
     onnx.MlZipMapOp: zip_map,
 }
 
-ELEMENTS: Elements = {
+ELEMENTS: ResultElements = {
     onnx.MlCategoryMapperOp: lambda c: [_mapped(c)],
     onnx.MlLabelEncoderOp: lambda c: [_encoded(c)],
     onnx.MlLinearClassifierOp: lambda c: [_labels(c, "classlabels_ints")[0], FLOAT],
