@@ -14,11 +14,13 @@ In Reduce, one of each pair is 1, so that the elements stay where they are.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
 
 import numpy as np
-from xdsl.dialects.builtin import ModuleOp, StringAttr, TensorType, UnitAttr, i1, i64
-from xdsl.ir import Attribute, Operation, SSAValue
+from xdsl.dialects.builtin import ArrayAttr, ModuleOp, StringAttr, TensorType, UnitAttr, i1, i64
+from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
 from ..dialects import dims, onnx
 from ..dialects.dims import as_dim, dims_of
@@ -27,7 +29,7 @@ from ..dialects.dims.interval import SIZE_LIMIT, is_signed
 from ..dialects.onnx.types import ELEMENT_CODES, UNKNOWN
 from ..semantics.known import known_dims
 from ..semantics.shapes.values import OPAQUE
-from .driver import Firing, Pattern, PatternRewriter, apply_patterns
+from .driver import Firing, Pattern, PatternRewriter, apply_patterns, origins_of, set_origins
 from .found_sizes import bound_by_execution
 
 BOOL, INT64 = ELEMENT_CODES[i1], ELEMENT_CODES[i64]
@@ -40,27 +42,59 @@ def rewrite_axes_from_data(module: ModuleOp) -> list[Firing]:
     return apply_patterns(module, [*slices, *others])
 
 
+@dataclass
+class Branch:
+    """A branch of an If in the making."""
+
+    block: Block
+    result: SSAValue | None = None
+
+
 class Build:
     """Small computations on integers in front of the rewritten op."""
 
     def __init__(self, rewriter: PatternRewriter) -> None:
         self.rewriter = rewriter
+        self.inside: Branch | None = None
+        """Where ops go instead of in front of the rewritten one."""
+
+    def insert(self, op: Operation) -> SSAValue:
+        """Puts an op where ops go; its one result."""
+        if self.inside is None:
+            return self.rewriter.insert(op).results[0]
+        self.inside.block.add_op(op)
+        return op.results[0]
 
     def op(self, cls: type[onnx.OnnxOp], *operands: SSAValue | None, attributes: Mapping[str, object] = {}) -> SSAValue:
         """The one result of a new op."""
-        made = cls.make(list(operands), attributes, [UNKNOWN], like=self.rewriter.root)
-        return self.rewriter.insert(made).results[0]
+        return self.insert(cls.make(list(operands), attributes, [UNKNOWN], like=self.rewriter.root))
+
+    @contextmanager
+    def branch(self) -> Generator[Branch]:
+        """Ops go into a branch, which is given its result inside."""
+        self.inside = made = Branch(Block())
+        yield made
+        assert made.result is not None
+        made.block.add_op(onnx.YieldOp.make([made.result]))
+        self.inside = None
+
+    def choose(self, condition: SSAValue, then: Branch, otherwise: Branch) -> SSAValue:
+        """The result of one of two branches."""
+        regions = [Region(otherwise.block), Region(then.block)]
+        made = onnx.IfOp.create(operands=[condition], result_types=[UNKNOWN], regions=regions)
+        made.attributes["onnx.names"] = ArrayAttr([StringAttr("")])
+        set_origins(made, set(origins_of(self.rewriter.root)))
+        return self.insert(made)
 
     def ints(self, values: object) -> SSAValue:
         """A constant of int64 of any shape."""
         tensor = onnx.tensor_attr(np.array(values, np.int64))
-        made = onnx.ConstantOp.make([], {"value": tensor}, [tensor.type])
-        return self.rewriter.insert(made).results[0]
+        return self.insert(onnx.ConstantOp.make([], {"value": tensor}, [tensor.type]))
 
     def float32(self, value: float) -> SSAValue:
         """A scalar constant."""
         tensor = onnx.tensor_attr(np.array(value, np.float32))
-        return self.rewriter.insert(onnx.ConstantOp.make([], {"value": tensor}, [tensor.type])).results[0]
+        return self.insert(onnx.ConstantOp.make([], {"value": tensor}, [tensor.type]))
 
     def opaque(self, value: SSAValue) -> SSAValue:
         """The value itself, of which inference keeps no expressions: they would be long and prove nothing."""
@@ -121,7 +155,7 @@ class Chosen:
     """Which axes of `rank` are meant by a vector of numbers."""
 
     def __init__(self, b: Build, axes: SSAValue, rank: int, name: str | None = None) -> None:
-        self.b = b
+        self.b, self.rank = b, rank
         self.name = name or named(axes, "axes")
         self.axes = b.numbered(axes, rank)
         self.matches = b.op(onnx.EqualOp, b.ints([[k] for k in range(rank)]), self.axes)
@@ -396,11 +430,28 @@ class SpreadReduce(Pattern):
         kept, reduced = (b.opaque(b.where(gone.flags, *v)) for v in ((one, sizes), (sizes, one)))
         columns = [b.op(onnx.UnsqueezeOp, v, b.ints([1])) for v in (kept, reduced)]
         pairs = b.op(onnx.ReshapeOp, b.op(onnx.ConcatOp, *columns, attributes={"axis": 1}), b.ints([2 * rank]))
-        apart = b.reshape(x, b.opaque(pairs))
-        y = b.op(type(op), apart, b.ints(range(1, 2 * rank, 2)), attributes={"keepdims": 0})
+        y = self.by_last_axis(b, op, x, pairs, gone)
         if not onnx.attr(op, "keepdims"):
             y = b.reshape(y, kept_sizes(b, sizes, gone, rank, left))
         rewriter.replace(op, [y])
+
+    def by_last_axis(self, b: Build, op: onnx.OnnxOp, x: SSAValue, pairs: SSAValue, gone: Chosen) -> SSAValue:
+        """The reduction of every other one of the paired axes; of those before the last one where that is kept.
+
+        Over the last axis elements lie along vectors, which would all be empty but for one.
+        """
+        last, axes = gone.rank - 1, range(1, 2 * gone.rank, 2)
+        apart = b.reshape(x, b.opaque(pairs))
+        if not last:
+            return b.op(type(op), apart, b.ints(axes), attributes={"keepdims": 0})
+        before = b.op(onnx.GatherOp, pairs, b.ints(range(2 * last)))
+        whole = b.op(onnx.GatherOp, b.shape(x), b.ints([last]))
+        rows = b.reshape(x, b.opaque(b.op(onnx.ConcatOp, before, whole, attributes={"axis": 0})))
+        with b.branch() as reduced:
+            reduced.result = b.op(type(op), apart, b.ints(axes), attributes={"keepdims": 0})
+        with b.branch() as kept:
+            kept.result = b.op(type(op), rows, b.ints(axes[:-1]), attributes={"keepdims": 0})
+        return b.choose(b.at(gone.flags, last), reduced, kept)
 
     def over_all(self, b: Build, op: onnx.OnnxOp, x: SSAValue, axes: SSAValue, rank: int) -> SSAValue:
         """The reduction over all axes."""

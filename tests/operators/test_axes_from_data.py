@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 
 import numpy as np
+import onnx.parser
 import pytest
 from sardonyx.semantics.reference import REFERENCE
 
@@ -97,6 +98,19 @@ def test_reduce_over_any_number_of_axes(noop: int) -> None:
         chosen = axes if axes or noop else None
         want = x.sum(axis=chosen, keepdims=True) if chosen != () else x
         np.testing.assert_allclose(program(x0=x, x1=ints(*axes))["y0"], want, rtol=1e-6)
+
+
+def test_columns_are_reduced_in_order_whether_their_axes_are_known() -> None:
+    """Along vectors where the last axis is kept: with the bits that known axes give."""
+    x = floats(40, 3, 50)
+    text = """<ir_version: 10, opset_import: ["" : 20]> g (float[40,3,50] x, int64[A] a) => (float[P,Q,R] y)
+        {{ {constant} y = ReduceSum <keepdims=1> (x, {axes}) }}"""
+    unknown = sx.compile(onnx.parser.parse_model(text.format(constant="", axes="a")))
+    for axes in ((0,), (1,), (0, 1), (1, 0)):
+        constant = f"c = Constant <value_ints=[{', '.join(map(str, axes))}]> ()"
+        known = sx.compile(onnx.parser.parse_model(text.format(constant=constant, axes="c")))
+        given = {"x": x, "a": ints(*axes)}
+        np.testing.assert_array_equal(unknown(**given)["y"], known(**given)["y"])
 
 
 @pytest.mark.parametrize("keepdims", [0, 1])
