@@ -8,7 +8,7 @@ from xdsl.dialects import llvm
 from xdsl.ir import SSAValue
 
 from ..dialects.dims import Dim
-from ..dialects.dims.cases import case_of
+from ..dialects.dims.cases import case_to_compute
 from ..dialects.dims.expression import Atom, Call
 from .build import FunctionBuilder
 from .llvm_types import I64
@@ -38,7 +38,7 @@ class DimBuilder:
 
     def _sum(self, dim: Dim) -> SSAValue:
         b = self.builder
-        case = case_of(dim)
+        case = case_to_compute(dim)
         if case is not None:
             holds = b.icmp("ne", self._atom(case.indicator), b.const(0, I64))
             return b.select(holds, self.value(case.holds), self.value(case.fails))

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from xdsl.ir import SSAValue
 
 from ..dialects.dims import Dim
-from ..dialects.dims.cases import case_of
+from ..dialects.dims.cases import case_to_compute
 from ..dialects.dims.expression import Atom, Call
 from ..dialects.dims.interval import SIZE_LIMIT
 from .dims import DimBuilder
@@ -38,9 +38,19 @@ class Sizes(DimBuilder):
         self._small: set[Dim] = set() if parent is None else set(parent._small)
         self.pointers: dict[tuple[str, object], SSAValue] = {} if parent is None else dict(parent.pointers)
         """Pointers computed in this region and its surroundings, by what they point to."""
+        self._magnitudes: dict[tuple[Dim, bool], tuple[SSAValue, dict[Dim, SSAValue]]] = {}
+        """Of expressions, and whether they are values: the magnitude, and those of the calls' arguments in them."""
+        self._of_atoms: dict[Atom, tuple[SSAValue, dict[Dim, SSAValue]]] = {}
+        self._largest_of: dict[tuple[Dim, bool], SSAValue] = {}
+        self._values: dict[Atom, SSAValue | None] = {}
+        """What is nearly an atom's value, in f64."""
         if parent is not None:
             self._dims.update(parent._dims)
             self._atoms.update(parent._atoms)
+            self._magnitudes.update(parent._magnitudes)
+            self._of_atoms.update(parent._of_atoms)
+            self._largest_of.update(parent._largest_of)
+            self._values.update(parent._values)
 
     def bind(self, symbol: str, value: SSAValue, limit: float = float(SIZE_LIMIT)) -> None:
         """The symbol stands for this i64 from here on; `limit` bounds its absolute value."""
@@ -65,9 +75,7 @@ class Sizes(DimBuilder):
         """Emits the comparison that tells whether all magnitudes are below the limit; notes it as checked."""
         self._small.add(dim)
         b = self._scalar
-        parts: dict[Dim, SSAValue] = {}
-        total = self._magnitude(dim, parts, is_value=True)
-        return b.fcmp("olt", self._largest(total, parts), b.const(MAGNITUDE_LIMIT, F64))
+        return b.fcmp("olt", self._side_magnitude(dim, is_value=True), b.const(MAGNITUDE_LIMIT, F64))
 
     def _limit(self, symbol: str) -> float:
         return self._limits.get(symbol, ANY)
@@ -80,16 +88,36 @@ class Sizes(DimBuilder):
             total = self._larger(total, other)
         return total
 
-    def _magnitude(self, dim: Dim, parts: dict[Dim, SSAValue], *, is_value: bool = False) -> SSAValue:
-        """The magnitude at run time, an f64; those of the calls' arguments are in `parts`, each computed once.
+    def _side_magnitude(self, dim: Dim, is_value: bool) -> SSAValue:
+        """The largest of an expression's magnitude and those of the calls' arguments in it."""
+        found = self._largest_of.get((dim, is_value))
+        if found is None:
+            parts: dict[Dim, SSAValue] = {}
+            found = self._largest(self._magnitude(dim, parts, is_value), parts)
+            self._largest_of[dim, is_value] = found
+        return found
+
+    def _magnitude(self, dim: Dim, parts: dict[Dim, SSAValue], is_value: bool = False) -> SSAValue:
+        """The magnitude at run time, an f64; those of the calls' arguments are put into `parts`.
 
         `is_value` says that nothing is computed of the expression.
         """
+        found = self._magnitudes.get((dim, is_value))
+        if found is None:
+            inside: dict[Dim, SSAValue] = {}
+            found = self._magnitudes[dim, is_value] = self._new_magnitude(dim, inside, is_value), inside
+        parts.update(found[1])
+        return found[0]
+
+    def _new_magnitude(self, dim: Dim, parts: dict[Dim, SSAValue], is_value: bool) -> SSAValue:
         b = self._scalar
-        case = case_of(dim)
+        case = case_to_compute(dim)
         if case is not None:
             self._atom_magnitude(case.indicator, parts)
-            sides = (self._side_magnitude(side, is_value) for side in (case.holds, case.fails))
+            sides = [
+                b.const(0.0, F64) if is_value and side.is_const else self._side_magnitude(side, is_value)
+                for side in (case.holds, case.fails)
+            ]
             return b.select(b.icmp("ne", self._atom(case.indicator), b.const(0, I64)), *sides)
         total: SSAValue | None = None
         for coefficient, monomial in dim.terms:
@@ -101,13 +129,15 @@ class Sizes(DimBuilder):
             total = term if total is None else b.fadd(total, term)
         return b.const(0.0, F64) if total is None else total
 
-    def _side_magnitude(self, side: Dim, is_value: bool) -> SSAValue:
-        if is_value and side.is_const:
-            return self._scalar.const(0.0, F64)
-        parts: dict[Dim, SSAValue] = {}
-        return self._largest(self._magnitude(side, parts, is_value=is_value), parts)
-
     def _atom_magnitude(self, atom: Atom, parts: dict[Dim, SSAValue]) -> SSAValue:
+        found = self._of_atoms.get(atom)
+        if found is None:
+            inside: dict[Dim, SSAValue] = {}
+            found = self._of_atoms[atom] = self._new_atom_magnitude(atom, inside), inside
+        parts.update(found[1])
+        return found[0]
+
+    def _new_atom_magnitude(self, atom: Atom, parts: dict[Dim, SSAValue]) -> SSAValue:
         b = self._scalar
         if not isinstance(atom, Call):
             return self._absolute(b.as_double(self._bound[atom.name]))
@@ -128,7 +158,8 @@ class Sizes(DimBuilder):
         if arg.atom is not None:
             return self._atom_magnitude(arg.atom, parts)
         if arg not in parts:
-            parts[arg] = self._magnitude(arg, parts)
+            own = self._magnitude(arg, parts)
+            parts[arg] = own
         return parts[arg]
 
     def _absolute(self, value: SSAValue) -> SSAValue:
@@ -139,6 +170,11 @@ class Sizes(DimBuilder):
 
         None for other calls.
         """
+        if atom not in self._values:
+            self._values[atom] = self._new_value(atom)
+        return self._values[atom]
+
+    def _new_value(self, atom: Atom) -> SSAValue | None:
         b = self._scalar
         if not isinstance(atom, Call):
             return b.as_double(self._bound[atom.name])
@@ -184,43 +220,61 @@ def constant_divisor(call: Call) -> int | None:
 
 def largest_magnitude(dim: Dim, limit: Callable[[str], float]) -> float:
     """The largest magnitude of the expression and of all calls' arguments in it."""
-    parts: dict[Dim, float] = {}
-    own = _magnitude(dim, limit, parts, is_value=True)
-    return max([own, *parts.values()])
+    return max(LargestMagnitudes(limit).of_dim(dim, is_value=True))
 
 
-def _magnitude(dim: Dim, limit: Callable[[str], float], parts: dict[Dim, float], *, is_value: bool = False) -> float:
-    case = case_of(dim)
-    if case is not None:
-        _atom_magnitude(case.indicator, limit, parts)
-        sides = [side for side in (case.holds, case.fails) if not (is_value and side.is_const)]
-        return max((_magnitude(side, limit, parts, is_value=is_value) for side in sides), default=0.0)
-    total = 0.0
-    for coefficient, monomial in dim.terms:
-        term = float(abs(coefficient))
-        for atom, power in monomial:
-            factor = _atom_magnitude(atom, limit, parts)
-            for _ in range(power):
-                term *= factor  # becomes infinite, where ** would raise
-        total += term
-    return total
+class LargestMagnitudes:
+    """Magnitudes, and the largest of those of the calls' arguments inside, where symbols are as large as can be."""
 
+    def __init__(self, limit: Callable[[str], float]) -> None:
+        self._limit = limit
+        self._of_dims: dict[tuple[Dim, bool], tuple[float, float]] = {}
+        self._of_atoms: dict[Atom, tuple[float, float]] = {}
 
-def _atom_magnitude(atom: Atom, limit: Callable[[str], float], parts: dict[Dim, float]) -> float:
-    if not isinstance(atom, Call):
-        return limit(atom.name)
-    args: list[float] = []
-    for arg in atom.args:
-        if arg.atom is not None:
-            args.append(_atom_magnitude(arg.atom, limit, parts))
-            continue
-        if arg not in parts:
-            parts[arg] = _magnitude(arg, limit, parts)
-        args.append(parts[arg])
-    if (by := constant_divisor(atom)) is not None:
-        return args[0] / by + 1
-    only = DECIDING.get(atom.kind)
-    return max(args) if only is None else args[only]
+    def of_dim(self, dim: Dim, is_value: bool = False) -> tuple[float, float]:
+        """Those of an expression; `is_value` says that nothing is computed of it."""
+        found = self._of_dims.get((dim, is_value))
+        if found is None:
+            found = self._of_dims[dim, is_value] = self._new_dim(dim, is_value)
+        return found
+
+    def _new_dim(self, dim: Dim, is_value: bool) -> tuple[float, float]:
+        case = case_to_compute(dim)
+        if case is not None:
+            sides = [side for side in (case.holds, case.fails) if not (is_value and side.is_const)]
+            found = [self.of_dim(side, is_value) for side in sides]
+            inside = self._of_atom(case.indicator)[1]
+            return max((own for own, _ in found), default=0.0), max(inside, *(part for _, part in found), 0.0)
+        total = inside = 0.0
+        for coefficient, monomial in dim.terms:
+            term = float(abs(coefficient))
+            for atom, power in monomial:
+                factor, part = self._of_atom(atom)
+                inside = max(inside, part)
+                for _ in range(power):
+                    term *= factor  # becomes infinite, where ** would raise
+            total += term
+        return total, inside
+
+    def _of_atom(self, atom: Atom) -> tuple[float, float]:
+        found = self._of_atoms.get(atom)
+        if found is None:
+            found = self._of_atoms[atom] = self._new_atom(atom)
+        return found
+
+    def _new_atom(self, atom: Atom) -> tuple[float, float]:
+        if not isinstance(atom, Call):
+            return self._limit(atom.name), 0.0
+        args: list[float] = []
+        inside = 0.0
+        for arg in atom.args:
+            own, part = self._of_atom(arg.atom) if arg.atom is not None else self.of_dim(arg)
+            args.append(own)
+            inside = max(inside, part, 0.0 if arg.atom is not None else own)
+        if (by := constant_divisor(atom)) is not None:
+            return args[0] / by + 1, inside
+        only = DECIDING.get(atom.kind)
+        return (max(args) if only is None else args[only]), inside
 
 
 def bare_symbol(dim: Dim) -> str | None:

@@ -18,7 +18,7 @@ from ..dialects import dims
 from ..dialects.dims import Dim
 from ..dialects.dims.cases import case_of
 from ..dialects.dims.expression import Atom, Call, Monomial
-from ..dialects.dims.interval import lower_bound
+from ..dialects.dims.interval import is_at_least
 from ..dialects.onnx.attributes import int_attr
 from ..dialects.onnx.types import ELEMENT_CODES
 from ..runtime.errors import UnsupportedError
@@ -452,7 +452,7 @@ class DimWriter:
                 self._require("Mod", 10)
                 return self._write("Mod", args, {})
             case "floordiv":
-                if all(lower_bound(arg) >= 0 for arg in call.args):
+                if all(is_at_least(arg, 0) for arg in call.args):
                     return self._write("Div", args, {})
                 self._require("Mod", 10)
                 rest = self._write("Mod", args, {})  # Div rounds to zero, Mod has the divisor's sign

@@ -16,7 +16,7 @@ from xdsl.dialects.builtin import TensorType, i1, i64
 from xdsl.ir import Attribute, SSAValue
 
 from ..dialects import dims, onnx
-from ..dialects.dims.interval import lower_bound
+from ..dialects.dims.interval import is_at_least
 from ..dialects.onnx.attributes import int_attr, ints_attr, string_attr
 from ..dialects.onnx.base import attr, describe
 from ..runtime.errors import UnsupportedError
@@ -145,7 +145,7 @@ def reshape_to_sizes(d: Downgrade) -> None:
         sizes = dims.dims_of(of) if isinstance(of, TensorType) else None
     else:
         raise d.declined("it had no attribute 'allowzero'")
-    if sizes is not None and all((lower_bound(size) or 0) > 0 for size in sizes):
+    if sizes is not None and all(is_at_least(size, 1) for size in sizes):
         return d.node("Reshape", d.inputs, {})
     if d.version < EXPAND_SINCE:
         raise d.declined("it had no attribute 'allowzero', and a size may be 0")

@@ -10,7 +10,7 @@ from xdsl.dialects.builtin import FloatAttr, IntegerAttr
 from xdsl.ir import Attribute, SSAValue
 
 from ..dialects import kernel
-from ..dialects.dims.interval import upper_bound
+from ..dialects.dims.interval import is_at_least
 from .loop_builder import LoopBuilder, Scalar, element_of
 
 
@@ -60,7 +60,7 @@ def is_flag(stride: Scalar) -> bool:
     """Whether a stride is 0 or 1: `min(d, 2) - 1` for the index along an axis of size d that may be broadcast."""
     if isinstance(stride, int) or not isinstance(stride.owner, kernel.DimOp):
         return False
-    return upper_bound(stride.owner.expr.data[0]) <= 1
+    return is_at_least(1 - stride.owner.expr.data[0], 0)
 
 
 def row_major(builder: LoopBuilder, sizes: Sequence[Scalar]) -> tuple[Scalar, ...]:

@@ -32,6 +32,7 @@ from ..dialects.dims.interval import (
     SymbolRange,
     inf,
     interval,
+    is_at_least,
     is_signed,
     lower_bound,
     upper_bound,
@@ -194,12 +195,11 @@ class Facts:
 
     def _assume_nonnegative(self, d: Dim, text: str) -> None:
         """d >= 0, for d in internal symbols."""
-        if lower_bound(d, self._ranges) >= 0:
+        if is_at_least(d, 0, self._ranges):
             return
-        most = upper_bound(d, self._ranges)
-        if most < 0:
+        if is_at_least(-d, 1, self._ranges):
             raise Contradiction(f"{_brief(text)} cannot hold")
-        if most == 0:
+        if is_at_least(-d, 0, self._ranges):
             self._assume_zero(d, text)
             return
         parts = _parts_of_bound(d)
@@ -233,7 +233,7 @@ class Facts:
         d = self.known(d)
         if d is ZERO:
             return
-        if lower_bound(d, self._ranges) > 0 or upper_bound(d, self._ranges) < 0:
+        if is_at_least(d, 1, self._ranges) or is_at_least(-d, 1, self._ranges):
             raise Contradiction(f"{_brief(text)} cannot hold")
         if _never_zero(d):
             raise Contradiction(f"{_brief(text)} cannot hold")
@@ -341,7 +341,7 @@ class Facts:
         """Is a <= b for every value of the symbols?"""
         a, b = as_dim(a), as_dim(b)
         gap = b - a
-        if interval(gap.subs(self._solved, self._substituted), self._ranges)[0] >= 0 or lower_bound(gap) >= 0:
+        if interval(gap.subs(self._solved, self._substituted), self._ranges)[0] >= 0 or is_at_least(gap, 0):
             return _YES
         d = self.known(gap)
         if self._is_nonnegative(d):
@@ -382,7 +382,7 @@ class Facts:
         return Proof(None, f"{a} == {b}")
 
     def _is_nonnegative(self, d: Dim, depth: int = 2) -> bool:
-        if lower_bound(d, self._ranges) >= 0:
+        if is_at_least(d, 0, self._ranges):
             return True
         if depth and self._nonnegative:
             mine = {m for _, m in d.terms if m}

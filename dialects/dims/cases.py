@@ -31,7 +31,7 @@ from .expression import (
     negate,
     symbol_dim,
 )
-from .interval import bound_without_cases, lower_bound
+from .interval import SIZE_LIMIT, is_at_least, is_at_least_without_cases
 
 if TYPE_CHECKING:
     from .expression import Atom, Call, Dim, Monomial
@@ -71,15 +71,15 @@ def indicator(margin: Dim) -> Dim:
     opposite = add(ONE, negate(margin))
     if margin.terms[0][0] < 0 < opposite.terms[0][0]:
         return add(ONE, negate(indicator(opposite)))
-    if lower_bound(margin) >= 1:
+    if is_at_least(margin, 1):
         return ONE
-    if lower_bound(negate(margin)) >= 0:
+    if is_at_least(negate(margin), 0):
         return ZERO
     apart = by_cases((margin,), lambda args: indicator(args[0]))
     if apart is not None:
         return apart
-    above = margin if lower_bound(margin) >= 0 else extremes.dim_max(margin, 0)
-    if lower_bound(opposite) >= 0:
+    above = margin if is_at_least(margin, 0) else extremes.dim_max(margin, 0)
+    if is_at_least(opposite, 0):
         return above
     return call_dim("min", (above, ONE))
 
@@ -106,7 +106,7 @@ def margin_of(atom: Atom) -> Dim | None:
 @lru_cache(maxsize=1 << 14)
 def _margin(call: Call) -> Dim | None:
     others = call.args[:-1]
-    if any(lower_bound(a) < 0 for a in others):
+    if not all(is_at_least(a, 0) for a in others):
         return None
     signed = [_signed(a) for a in others]
     return signed[0] if len(signed) == 1 else extremes.extremum("min", tuple(signed))
@@ -174,13 +174,13 @@ def _rewritten(monomial: Monomial) -> Dim | None:
 def _both(a: Call, x: Dim, b: Call, y: Dim) -> Dim | None:
     """The product of two indicators where it is one of them, or 0, or their sum less 1."""
     one, other = intern(((1, ((a, 1),)),)), intern(((1, ((b, 1),)),))
-    if bound_without_cases(y - x) >= 0:
+    if is_at_least_without_cases(y - x, 0):
         return one
-    if bound_without_cases(x - y) >= 0:
+    if is_at_least_without_cases(x - y, 0):
         return other
-    if bound_without_cases(1 - x - y) >= 0:
+    if is_at_least_without_cases(1 - x - y, 0):
         return ZERO
-    if bound_without_cases(x + y) >= 1:
+    if is_at_least_without_cases(x + y, 1):
         return add(add(one, other), constant(-1))
     return None
 
@@ -250,6 +250,25 @@ def case_of(dim: Dim) -> Case | None:
     return None
 
 
+@lru_cache(maxsize=1 << 14)
+def case_to_compute(dim: Dim) -> Case | None:
+    """The two sides of an expression of which native code computes each by itself; None where it is computed as it is.
+
+    Each condition doubles what is computed.  So of many those alone count that choose numbers beyond sizes: a term that
+    is not chosen is 0 then, if what an indicator is multiplied with does not leave int64.
+    """
+    found = list(_indicators(dim))
+    if len(found) <= MAX_CASES:
+        return case_of(dim) if found else None
+    if len(found) > 2 * MAX_CASES:
+        return None
+    large = [m for c, m in dim.terms if abs(c) > SIZE_LIMIT]
+    for margin, call in found:
+        if any(divide_monomials(m, ((call, 1),)) is not None for m in large):
+            return Case(call, margin, side_of(dim, call, margin, True), side_of(dim, call, margin, False))
+    return None
+
+
 def _indicators(dim: Dim) -> Iterator[tuple[Dim, Call]]:
     seen: set[Call] = set()
     for _, m in dim.terms:
@@ -266,17 +285,17 @@ def side_of(dim: Dim, call: Call, margin: Dim, value: bool) -> Dim:
         if value:
             answer = (
                 True
-                if bound_without_cases(x - margin) >= 0
+                if is_at_least_without_cases(x - margin, 0)
                 else False
-                if bound_without_cases(1 - margin - x) >= 0
+                if is_at_least_without_cases(1 - margin - x, 0)
                 else None
             )
         else:
             answer = (
                 False
-                if bound_without_cases(margin - x) >= 0
+                if is_at_least_without_cases(margin - x, 0)
                 else True
-                if bound_without_cases(margin + x) >= 1
+                if is_at_least_without_cases(margin + x, 1)
                 else None
             )
         if answer is not None:
@@ -304,7 +323,7 @@ def _given(call: Call, known: Dim) -> Dim:
                 if other is a:
                     continue
                 gap = add(other, negate(a)) if call.kind == "max" else add(a, negate(other))
-                if bound_without_cases(gap) >= 0 or bound_without_cases(add(gap, negate(known))) >= 0:
+                if is_at_least_without_cases(gap, 0) or is_at_least_without_cases(add(gap, negate(known)), 0):
                     kept.remove(a)
                     break
         if len(kept) < len(args):
@@ -330,4 +349,15 @@ def by_cases(args: tuple[Dim, ...], function: Callable[[tuple[Dim, ...]], Dim]) 
     return chosen if len(chosen.terms) <= MAX_CHOSEN else None
 
 
-__all__ = ["Case", "any_case", "by_cases", "case_of", "indicator", "is_cut", "margin_of", "merge_cases", "positive"]
+__all__ = [
+    "Case",
+    "any_case",
+    "by_cases",
+    "case_of",
+    "case_to_compute",
+    "indicator",
+    "is_cut",
+    "margin_of",
+    "merge_cases",
+    "positive",
+]

@@ -54,7 +54,7 @@ def _is_better_negated(divisor: Dim) -> bool:
     several terms with calls among them: their negative may have other atoms.
     """
     plain = len(divisor.terms) == 1 or all(a.args is None for _, m in divisor.terms for a, _ in m)
-    return plain and divisor.terms[0][0] < 0 and interval.upper_bound(divisor) <= 0
+    return plain and divisor.terms[0][0] < 0 and interval.is_at_least(negate(divisor), 0)
 
 
 @lru_cache(maxsize=1 << 14)
@@ -98,7 +98,7 @@ def _constant_quotient(a: Dim, b: Dim) -> int | None:
             return None
         k = b.value
         return int(low // k) if low // k == high // k else None
-    if low >= 0 and interval.lower_bound(b - a - 1) >= 0:
+    if low >= 0 and interval.is_at_least(b - a - 1, 0):
         return 0
     return None
 
@@ -173,7 +173,7 @@ def mod(a: Dim, b: Dim) -> Dim:
     common = common_factor(a, b)
     if common is not ONE:
         return multiply(common, mod(exactly(a, common), exactly(b, common)))
-    if interval.interval(a)[0] >= 0 and interval.lower_bound(b - a - 1) >= 0:
+    if interval.interval(a)[0] >= 0 and interval.is_at_least(b - a - 1, 0):
         return a
     return call_dim("mod", (a, b))
 

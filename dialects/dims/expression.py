@@ -20,6 +20,7 @@ from .text import call_text, terms_text
 
 if TYPE_CHECKING:
     from .interval import Interval
+    from .samples import Values
 
 Kind: TypeAlias = Literal["floordiv", "mod", "min", "max", "broadcast"]
 Atom: TypeAlias = "Symbol | Call"
@@ -37,10 +38,11 @@ class DimError(ValueError):
 class Symbol:
     """A named unknown integer.  Made by `Dim.symbol`; interned."""
 
-    __slots__ = ("key", "name")
+    __slots__ = ("key", "name", "samples")
     args: None = None
     name: str
     key: SortKey
+    samples: Values
 
     def __repr__(self) -> str:
         return self.name
@@ -52,13 +54,14 @@ class Call:
     floordiv and mod have two arguments, the others two or more, sorted.
     """
 
-    __slots__ = ("args", "bounds", "choices", "key", "kind", "symbols")
+    __slots__ = ("args", "bounds", "choices", "key", "kind", "samples", "symbols")
     kind: Kind
     choices: int
     args: tuple[Dim, ...]
     key: SortKey
     symbols: frozenset[str]
     bounds: Interval | None
+    samples: Values
 
     def __repr__(self) -> str:
         return self.key[1]
@@ -262,6 +265,7 @@ ZERO, ONE = constant(0), constant(1)
 def symbol_dim(name: str) -> Dim:
     symbol = Symbol()
     symbol.name, symbol.key = name, (0, name)
+    symbol.samples = samples.of_symbol(name, interval.is_signed(name))
     return intern(((1, ((symbol, 1),)),))
 
 
@@ -274,8 +278,13 @@ def call_dim(kind: Kind, args: tuple[Dim, ...]) -> Dim:
         call.symbols = frozenset().union(*(a.symbols for a in args))
         call.choices = _choices(kind, args)
         call.key = (1, call_text(kind, args))
+        call.samples = samples.of_call(kind, [samples.of_dim(a, _samples_of) for a in args])
         call = _CALLS.setdefault((kind, args), call)
     return intern(((1, ((call, 1),)),))
+
+
+def _samples_of(atom: Atom) -> Values:
+    return atom.samples
 
 
 def _choices(kind: Kind, args: tuple[Dim, ...]) -> int:
@@ -480,7 +489,15 @@ def _subs_atom(atom: Atom, binding: Mapping[str, Dim | int], found: dict[Dim, Di
     return apply_call(atom.kind, tuple(a.subs(binding, found) for a in atom.args))
 
 
-from . import cases, complements, division, extremes, parsing  # noqa: E402  (made of what is above, which is in their terms)
+from . import (  # noqa: E402  (made of what is above, which is in their terms)
+    cases,
+    complements,
+    division,
+    extremes,
+    interval,
+    parsing,
+    samples,
+)
 from .extremes import cuts_size, dim_broadcast, dim_max, dim_min, follows_size, never_one  # noqa: E402
 from .parsing import parse_dim  # noqa: E402
 

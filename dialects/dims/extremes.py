@@ -62,7 +62,7 @@ def _one_of_two(kind: Literal["min", "max"], args: tuple[Dim, ...]) -> Dim | Non
     others = [a for a in args if a is not bound]
     if kind == "min":
         above = [add(add(a, negate(bound)), ONE) for a in others]
-        if not all(interval.lower_bound(a) >= 0 for a in above):
+        if not all(interval.is_at_least(a, 0) for a in above):
             return None
         many = len(above) > 1
         found = call_dim("min", (*sorted(above, key=_argument_key), ONE)) if many else cases.positive(above[0])
@@ -109,7 +109,7 @@ def _undominated(kind: Literal["min", "max"], args: tuple[Dim, ...]) -> tuple[Di
             if other is arg:
                 continue
             margin = other - arg if kind == "max" else arg - other
-            if interval.lower_bound(margin) >= 0:
+            if interval.is_at_least(margin, 0):
                 kept.remove(arg)
                 break
     return tuple(kept)
@@ -164,7 +164,7 @@ def follows_size(a: Dim, size: Dim) -> bool:
     atom = a.atom
     if atom is None or atom.args is None or atom.kind not in ("min", "max") or len(atom.args) != 2:
         return False
-    return size in atom.args and ONE in atom.args and interval.lower_bound(size) >= 0
+    return size in atom.args and ONE in atom.args and interval.is_at_least(size, 0)
 
 
 def cuts_size(a: Dim, size: Dim) -> bool:
@@ -182,4 +182,4 @@ def never_one(dim: Dim) -> bool:
         return dim is not ONE
     if (1 - dim.constant_term) % g:
         return True
-    return interval.lower_bound(dim) > 1
+    return interval.is_at_least(dim, 2)

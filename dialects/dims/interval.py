@@ -6,13 +6,14 @@ Both are sound for every integer value of the symbols within their ranges.  Boun
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache, lru_cache
 from math import inf
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 if TYPE_CHECKING:
     from .expression import Call, Dim, Monomial, Symbol
+    from .samples import Values
 
 Bound: TypeAlias = int | float
 Interval: TypeAlias = tuple[Bound, Bound]
@@ -50,6 +51,8 @@ class Ranges:
         self._known = dict(known or {})
         self.calls: dict[Call, Interval] = {}
         self.least: dict[Dim, Bound] = {}
+        self.proved: dict[tuple[Dim, int], bool] = {}
+        self._samples: dict[Symbol | Call, Values] = {}
 
     def __call__(self, name: str) -> Interval:
         return self._known.get(name) or default_range(name)
@@ -57,13 +60,26 @@ class Ranges:
     def set(self, name: str, low: Bound, high: Bound) -> None:
         """Changes the range of a symbol."""
         self._known[name] = (low, high)
-        self.calls, self.least = {}, {}
+        self.calls, self.least, self.proved, self._samples = {}, {}, {}, {}
 
     def copy(self) -> Ranges:
         """The same ranges, to change apart; what is known of either is so of both until then."""
         new = Ranges(self._known)
-        new.calls, new.least = self.calls, self.least
+        new.calls, new.least, new.proved, new._samples = self.calls, self.least, self.proved, self._samples
         return new
+
+    def samples(self, atom: Symbol | Call) -> Values:
+        """Values at a few bindings within the ranges."""
+        found = self._samples.get(atom)
+        if found is None:
+            if atom.args is None:
+                found = samples.within(atom.samples, *self(atom.name))
+            elif atom.symbols.isdisjoint(self._known):
+                found = atom.samples
+            else:
+                found = samples.of_call(atom.kind, [samples.of_dim(a, self.samples) for a in atom.args])
+            self._samples[atom] = found
+        return found
 
 
 def times(a: Bound, b: Bound) -> Bound:
@@ -184,22 +200,16 @@ def lower_bound(dim: Dim, symbol_range: SymbolRange = default_range) -> Bound:
     if symbol_range is default_range:
         return _default_lower_bound(dim)
     if not isinstance(symbol_range, Ranges):
-        return _lower(dim, symbol_range, [_STEPS, 1])
+        return _Proof(symbol_range).lower(dim, -inf, 0)
     found = symbol_range.least.get(dim)
     if found is None:
-        found = symbol_range.least[dim] = _lower(dim, symbol_range, [_STEPS, 1])
+        found = symbol_range.least[dim] = _Proof(symbol_range).lower(dim, -inf, 0)
     return found
 
 
 @lru_cache(maxsize=1 << 16)
 def _default_lower_bound(dim: Dim) -> Bound:
-    return _lower(dim, default_range, [_STEPS, 1])
-
-
-@lru_cache(maxsize=1 << 16)
-def bound_without_cases(dim: Dim) -> Bound:
-    """A lower bound that takes no size apart by the conditions that choose it."""
-    return _lower(dim, default_range, [_STEPS, 0])
+    return _Proof(default_range).lower(dim, -inf, 0)
 
 
 def upper_bound(dim: Dim, symbol_range: SymbolRange = default_range) -> Bound:
@@ -207,52 +217,129 @@ def upper_bound(dim: Dim, symbol_range: SymbolRange = default_range) -> Bound:
     return min(interval(dim, symbol_range)[1], -lower_bound(-dim, symbol_range))
 
 
+def is_at_least(dim: Dim, least: int, symbol_range: SymbolRange = default_range) -> bool:
+    """Whether a lower bound is as much: the same rules, applied to nothing that is less somewhere."""
+    if symbol_range is default_range:
+        return _default_is_at_least(dim, least)
+    if not isinstance(symbol_range, Ranges):
+        return _Proof(symbol_range).lower(dim, least, least) >= least
+    found = symbol_range.proved.get((dim, least))
+    if found is None:
+        found = symbol_range.proved[dim, least] = _Proof(symbol_range).lower(dim, least, least) >= least
+    return found
+
+
+@lru_cache(maxsize=1 << 16)
+def _default_is_at_least(dim: Dim, least: int) -> bool:
+    return _Proof(default_range).lower(dim, least, least) >= least
+
+
+@lru_cache(maxsize=1 << 16)
+def is_at_least_without_cases(dim: Dim, least: int) -> bool:
+    """Whether a lower bound is as much that takes no size apart by the conditions that choose it."""
+    return _Proof(default_range, takes_apart=False).lower(dim, least, least) >= least
+
+
 def _ceil_div(a: Bound, b: int) -> Bound:
     return a if a in (inf, -inf) else -(-a // b)
 
 
-def _lower(dim: Dim, symbol_range: SymbolRange, budget: list[int]) -> Bound:
-    """`budget` is the steps that are left, and whether conditions tell."""
-    best = interval(dim, symbol_range)[0]
-    if best >= 0 or budget[0] <= 0 or len(dim.terms) > _TERMS:
-        return best
-    case = cases.any_case(dim) if budget[1] else None
-    if case is not None:
-        return max(best, _lower_of_sides(case, symbol_range, budget))
-    found = _atom_to_relax(dim, symbol_range)
-    if found is None:
-        return best
-    for scale, choices in _relaxations(dim, *found, symbol_range):
-        budget[0] -= 1
-        worst: Bound = inf
-        for choice in choices:
-            worst = min(worst, _ceil_div(_lower(choice, symbol_range, budget), scale))
-            if worst <= best:
+class _Proof:
+    """The search for one lower bound, by so many steps."""
+
+    def __init__(self, symbol_range: SymbolRange, takes_apart: bool = True) -> None:
+        self._range = symbol_range
+        self._takes_apart = takes_apart
+        self._left = _STEPS
+        self._samples: Callable[[Symbol | Call], Values] | None = None
+        if symbol_range is default_range:
+            self._samples = _default_samples
+        elif isinstance(symbol_range, Ranges):
+            self._samples = symbol_range.samples
+
+    def lower(self, dim: Dim, need: Bound, enough: Bound) -> Bound:
+        """A lower bound: the best up to `enough`, or that of the interval where none is found from `need` on."""
+        best = interval(dim, self._range)[0]
+        if best >= enough or self._left <= 0 or len(dim.terms) > _TERMS:
+            return best
+        need = max(need, best + 1)
+        values = self._values(dim)
+        if any(v is not None and v < need for v in values):
+            return best
+        case = cases.any_case(dim) if self._takes_apart else None
+        if case is not None:
+            return max(best, self._lower_of_sides(case, need, enough))
+        found = _atom_to_relax(dim, self._range)
+        if found is None:
+            return best
+        for new in _relaxations(dim, *found, self._range):
+            worst = self._lower_of_relaxed(new, values, need, enough)
+            if worst >= need:
+                best, need = worst, worst + 1
+            if best >= enough:
                 break
-        best = max(best, worst)
-        if best >= 0:
-            break
-    return best
+        return best
+
+    def _values(self, dim: Dim) -> Values:
+        return samples.of_dim(dim, self._samples) if self._samples is not None else ()
+
+    def _lower_of_relaxed(self, new: _Relaxed, values: Values, need: Bound, enough: Bound) -> Bound:
+        """The least of what the expressions of a relaxation are at least; less than `need` where one of them is."""
+        need, enough = (need - 1) * new.scale + 1, (enough - 1) * new.scale + 1
+        if self._samples is not None and self._is_less(new, values, need):
+            return -inf
+        self._left -= 1
+        worst: Bound = inf
+        for bound in new.bounds:
+            low = self.lower(new.others * new.scale + new.factor * bound, need, enough)
+            worst = min(worst, _ceil_div(low, new.scale))
+            if low < need:
+                break
+        return worst
+
+    def _is_less(self, new: _Relaxed, values: Values, need: Bound) -> bool:
+        """Whether an expression of a relaxation is less than that at one of the samples."""
+        removed, factors = self._values(new.removed), self._values(new.factor)
+        for bound in new.bounds:
+            for v, r, f, b in zip(values, removed, factors, self._values(bound), strict=True):
+                if v is None or r is None or f is None or b is None:
+                    continue
+                if (v - r) * new.scale + f * b < need:
+                    return True
+        return False
+
+    def _lower_of_sides(self, case: cases.Case, need: Bound, enough: Bound) -> Bound:
+        """The lesser of what the two sides of a condition are at least, each also by what the condition says there."""
+        worst: Bound = inf
+        for side, known in ((case.holds, case.margin - 1), (case.fails, -case.margin)):
+            self._left -= 1
+            low = self.lower(side, need, enough)
+            if low < enough:
+                low = max(low, self.lower(side - known, need, enough))
+            worst = min(worst, low)
+            if worst < need:
+                break
+        return worst
 
 
-def _lower_of_sides(case: cases.Case, symbol_range: SymbolRange, budget: list[int]) -> Bound:
-    """The lesser of what the two sides of a condition are at least, each also by what the condition says there."""
-    worst: Bound = inf
-    for side, known in ((case.holds, case.margin - 1), (case.fails, -case.margin)):
-        budget[0] -= 1
-        low = _lower(side, symbol_range, budget)
-        if low < 0:
-            low = max(low, _lower(side - known, symbol_range, budget))
-        worst = min(worst, low)
-        if worst == -inf:
-            break
-    return worst
+def _default_samples(atom: Symbol | Call) -> Values:
+    return atom.samples
+
+
+class _Relaxed(NamedTuple):
+    """`scale * dim` is at least the least of `scale*others + factor*bound` for the bounds; dim is others + removed."""
+
+    scale: int
+    others: Dim
+    removed: Dim
+    factor: Dim
+    bounds: list[Dim]
 
 
 def _atom_to_relax(dim: Dim, symbol_range: SymbolRange) -> tuple[int, Call, Monomial] | None:
-    """(coefficient, call, rest >= 0) of a term: one that is a case split, else the first; the others come after it."""
+    """(term, call, rest >= 0) of a term: one that is a case split, else the first; the others come after it."""
     first: tuple[int, Call, Monomial] | None = None
-    for coefficient, monomial in dim.terms:
+    for number, (coefficient, monomial) in enumerate(dim.terms):
         for atom, exponent in monomial:
             if exponent != 1 or atom.args is None:
                 continue
@@ -261,71 +348,58 @@ def _atom_to_relax(dim: Dim, symbol_range: SymbolRange) -> tuple[int, Call, Mono
                 continue
             kind = atom.kind
             if kind == "broadcast" or kind == ("min" if coefficient > 0 else "max"):
-                return coefficient, atom, rest
-            first = first or (coefficient, atom, rest)
+                return number, atom, rest
+            first = first or (number, atom, rest)
     return first
 
 
-def _relaxations(
-    dim: Dim, coefficient: int, call: Call, rest: Monomial, symbol_range: SymbolRange
-) -> Iterator[tuple[int, list[Dim]]]:
-    """Ways to bound `dim` from below by removing `coefficient * call * rest` (rest >= 0) from it.
+def _relaxations(dim: Dim, number: int, call: Call, rest: Monomial, symbol_range: SymbolRange) -> Iterator[_Relaxed]:
+    """Ways to bound `dim` from below by removing the term of this number, a multiple of `call * rest` (rest >= 0)."""
+    removed = intern((dim.terms[number],))
+    others = intern(dim.terms[:number] + dim.terms[number + 1 :])
+    coefficient = dim.terms[number][0]
+    factor = intern(((coefficient, rest),))
 
-    Yields (scale, expressions): scale * dim is at least the least of the expressions.
-    """
-    factor = dim.of_terms(((coefficient, rest),))
-    others = dim - factor * dim.of_terms(((1, ((call, 1),)),))
+    def relaxed(bounds: Sequence[Dim], factor: Dim = factor, scale: int = 1) -> _Relaxed:
+        return _Relaxed(scale, others, removed, factor, list(bounds))
+
     args = call.args
     positive = coefficient > 0
     match call.kind:
         case "broadcast":
-            yield 1, [others + factor * a for a in args]
-        case "max" if positive:
+            yield relaxed(args)
+        case "max" | "min" if positive == (call.kind == "max"):
             for a in args:
-                yield 1, [others + factor * a]
-            if coefficient == 2 == len(args):
-                yield 1, [others + dim.of_terms(((1, rest),)) * (args[0] + args[1])]
-        case "max":
-            yield 1, [others + factor * a for a in args]
-        case "min" if not positive:
-            for a in args:
-                yield 1, [others + factor * a]
-            if -coefficient == 2 == len(args):
-                yield 1, [others - dim.of_terms(((1, rest),)) * (args[0] + args[1])]
-        case "min":
-            yield 1, [others + factor * a for a in args]
+                yield relaxed([a])
+            if abs(coefficient) == 2 == len(args):
+                yield relaxed([args[0] + args[1]], intern(((coefficient // 2, rest),)))
+        case "max" | "min":
+            yield relaxed(args)
         case "mod":
             numerator, divisor = args
             if interval(divisor, symbol_range)[0] < 0:
                 return
             if positive:
-                yield 1, [others]
+                yield relaxed([ZERO])
                 return
             if interval(numerator, symbol_range)[0] >= 0:
-                yield 1, [others + factor * numerator]
-            yield 1, [others + factor * (divisor - 1)]
+                yield relaxed([numerator])
+            yield relaxed([divisor - 1])
         case "floordiv":
-            yield from _relax_floordiv(others, factor, args, positive, symbol_range)
+            numerator, divisor = args
+            if divisor.is_const:
+                k = divisor.value
+                if k > 0:
+                    yield relaxed([numerator - (k - 1) if positive else numerator], scale=k)
+                return
+            if interval(divisor, symbol_range)[0] < 0:
+                return
+            cofactor = factor.divide_exactly(divisor)
+            if cofactor is not None:  # divisor * (numerator // divisor) is in (numerator - divisor, numerator]
+                yield relaxed([numerator - (divisor - 1) if positive else numerator], cofactor)
+            if interval(numerator, symbol_range)[0] >= 0:
+                yield relaxed([ZERO if positive else numerator])
 
 
-def _relax_floordiv(
-    others: Dim, factor: Dim, args: tuple[Dim, ...], positive: bool, symbol_range: SymbolRange
-) -> Iterator[tuple[int, list[Dim]]]:
-    numerator, divisor = args
-    if divisor.is_const:
-        k = divisor.value
-        if k > 0:
-            bound = numerator - (k - 1) if positive else numerator
-            yield k, [others * k + factor * bound]
-        return
-    if interval(divisor, symbol_range)[0] < 0:
-        return
-    cofactor = factor.divide_exactly(divisor)
-    if cofactor is not None:  # divisor * (numerator // divisor) is in (numerator - divisor, numerator]
-        bound = numerator - (divisor - 1) if positive else numerator
-        yield 1, [others + cofactor * bound]
-    if interval(numerator, symbol_range)[0] >= 0:
-        yield 1, [others if positive else others + factor * numerator]
-
-
-from . import cases  # noqa: E402  (made of expressions, which have bounds)
+from . import cases, samples  # noqa: E402  (made of expressions, which have bounds)
+from .expression import ZERO, intern  # noqa: E402

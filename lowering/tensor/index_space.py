@@ -11,7 +11,7 @@ from math import inf
 
 from ...dialects.dims import Dim, as_dim
 from ...dialects.dims.expression import ONE, ZERO, Atom, Call, DimError, dim_min, never_one
-from ...dialects.dims.interval import Ranges, default_range, is_signed, lower_bound, upper_bound
+from ...dialects.dims.interval import Ranges, default_range, is_at_least, is_signed, upper_bound
 
 Index = tuple[Dim, ...]
 
@@ -45,10 +45,10 @@ class IndexSpace:
     def is_negative_free(self, expression: Dim) -> bool:
         """Whether it is certainly at least 0 wherever it is read."""
         try:
-            if lower_bound(expression, self._ranges) >= 0:
+            if is_at_least(expression, 0, self._ranges):
                 return True
             least = self._least_value(expression)
-            return least is not None and lower_bound(least, self._ranges) >= 0
+            return least is not None and is_at_least(least, 0, self._ranges)
         except DimError:  # too large to be looked at
             return False
 
@@ -103,7 +103,7 @@ class IndexSpace:
 
     def _sign(self, factor: Dim) -> int:
         """1 where it is at least 0, -1 where it is at most 0, 0 where neither is certain."""
-        if lower_bound(factor, self._ranges) >= 0 or self.is_negative_free(factor):
+        if is_at_least(factor, 0, self._ranges) or self.is_negative_free(factor):
             return 1
         return -1 if self.is_negative_free(-factor) else 0
 
