@@ -21,6 +21,7 @@ from .codegen.entry_values import EntryError
 from .codegen.llvm_text import emit
 from .codegen.objects import assembly, compile_object
 from .codegen.pool import POOL_NEEDS, pool_module
+from .collection import without_collection
 from .dialects import onnx
 from .dialects.onnx.model import fix_defaults
 from .dialects.target import Target, TargetAttr
@@ -79,6 +80,7 @@ def pool_object(target: Target, store: Cache | None) -> bytes:
     return image
 
 
+@without_collection()
 def compile_fresh(
     model: Model,
     options: Options,

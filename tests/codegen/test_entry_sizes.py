@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import itertools
+import re
 
 import pytest
-from sardonyx.codegen.entry_sizes import MAGNITUDE_LIMIT, largest_magnitude
+from sardonyx.codegen.entry_sizes import ANY, MAGNITUDE_LIMIT, Sizes, largest_magnitude
+from sardonyx.codegen.llvm_types import I64
+from sardonyx.codegen.scalar import ScalarBuilder
 from sardonyx.dialects.dims import parse_dim
 
 LIMIT = 5
@@ -39,3 +42,27 @@ def test_an_argument_counts_as_much_as_the_value() -> None:
 def test_high_powers_are_infinite_and_no_error() -> None:
     text = "*".join(["N"] * 60)
     assert largest_magnitude(parse_dim(text), lambda symbol: 2.0**63) == float("inf")
+
+
+I, J = "min(max(v2 + 1, 0), 1)", "min(max(v3 + 1, 0), 1)"
+BEFORE = f"(d + v1)*{I} + max(d + v2, v1 + v2, 0)*{I} + min(max(d, v1), v3)*{J} + {J} + min(v3 + 1, 0)"
+WITHIN = f"max(d + v1, d + v2 + min(d, v1), v1 + v2 + min(d, v1))*{I} + max(d, v1)*{J}"
+CROPPED = (
+    f"max({BEFORE} + d, {BEFORE} + v1, {WITHIN} + 1, {WITHIN} + d + v2 + 1, {WITHIN} + v1 + v2 + 1)"
+    f" - ({WITHIN}) - max(d + v2, v1 + v2, 0) - 1"
+)
+
+
+def test_sizes_with_many_conditions_take_few_instructions() -> None:
+    """Each of 6 conditions, and of those inside of calls, would double what is computed."""
+    dims = [parse_dim(re.sub(r"\bd\b|\bv\d", rf"\g<0>{axis}", CROPPED)) for axis in range(3)]
+    total = dims[0] * dims[1] * dims[2]
+    symbols = sorted(total.symbols)
+    builder = ScalarBuilder("sizes", [I64] * len(symbols))
+    sizes = Sizes(builder)
+    for name, value in zip(symbols, builder.args, strict=True):
+        sizes.bind(name, value, ANY)
+    assert sizes.needs_check(total)
+    sizes.is_small(total)
+    sizes.value(total)
+    assert len(builder.block.ops) < 5000

@@ -22,7 +22,7 @@ from sardonyx.dialects.dims.expression import (
     never_one,
     parse_dim,
 )
-from sardonyx.dialects.dims.interval import interval, lower_bound, upper_bound
+from sardonyx.dialects.dims.interval import interval, is_at_least, lower_bound, upper_bound
 from sardonyx.dialects.dims.text import brief
 
 NAMES = ("A", "B", "N", "v0")
@@ -105,6 +105,8 @@ def test_normal_form_keeps_every_value(text: str) -> None:
         assert low <= expected <= high
         assert low <= least <= expected <= most <= high
         assert not (single and expected == 1)
+        assert not is_at_least(dim, expected + 1)
+        assert is_at_least(dim, 0) or least < 0
 
 
 @settings(max_examples=300, deadline=None)
