@@ -40,7 +40,7 @@ from ..dialects.dims.interval import (
 from ..dialects.dims.interval import (
     Ranges as SymbolRanges,
 )
-from ..dialects.dims.reserved import FACT, FIRST_SIGNED_FACT
+from ..dialects.dims.reserved import FACT, FIRST_SIGNED_FACT, is_reserved
 from ..dialects.dims.text import BRIEF
 from .conditions import (
     Condition,
@@ -87,6 +87,7 @@ class Facts:
 
     def __init__(self, ranges: Ranges | None = None, assumptions: Iterable[str] = ()) -> None:
         self._solved: dict[str, Dim] = {}
+        self._gone: dict[str, Dim] = {}  # internal symbols that were solved for, in those that were there then
         self._substituted: dict[Dim, Dim] = {}  # what expressions are with those solutions
         self._ranges = SymbolRanges()
         self._equations: tuple[tuple[int, Monomial, Dim], ...] = ()  # coefficient * monomial == rest
@@ -106,7 +107,7 @@ class Facts:
 
     def copy(self) -> Facts:
         new = Facts()
-        new._solved, new._ranges = dict(self._solved), self._ranges.copy()
+        new._solved, new._gone, new._ranges = dict(self._solved), dict(self._gone), self._ranges.copy()
         new._equations, new._nonnegative = self._equations, list(self._nonnegative)
         new._substituted, new._known, new._reduced = self._substituted, self._known, self._reduced
         new._broadcasts, new._different = set(self._broadcasts), list(self._different)
@@ -158,7 +159,7 @@ class Facts:
         low, high = self._ranges(name)
         one = {name: value}
         self._solved = {n: d.subs(one) for n, d in self._solved.items()}
-        self._solved[name] = value
+        (self._gone if is_reserved(name) else self._solved)[name] = value
         equations, self._equations = self._equations, ()
         self._forget()
         nonnegative, self._nonnegative = self._nonnegative, []
@@ -173,7 +174,7 @@ class Facts:
 
     def _bound(self, name: str, low: Bound, high: Bound) -> None:
         """Narrows a symbol's range; a new lower bound is solved for, so that normal form sees it."""
-        known = self._solved.get(name)
+        known = self._solved.get(name) or self._gone.get(name)
         if known is not None:
             if low != -inf:
                 self._assume_nonnegative(known - int(low), f"the range of {name}")
@@ -283,13 +284,20 @@ class Facts:
     def known(self, d: Dim | int | str) -> Dim:
         """The expression with the facts applied, over internal symbols: equal results mean equal values."""
         d = as_dim(d)
-        if not self._solved and not self._equations:
+        if not (self._solved or self._gone or self._equations):
             return d
         found = self._known.get(d)
         if found is None:
-            found = d.subs(self._solved, self._substituted)
+            found = self._in_internal(d)
             found = self._known[d] = self._reduce(found) if self._equations else found
         return found
+
+    def _in_internal(self, d: Dim) -> Dim:
+        """The expression in internal symbols that are not solved for."""
+        d = d.subs(self._solved, self._substituted)
+        while not self._gone.keys().isdisjoint(d.symbols):
+            d = d.subs(self._gone)
+        return d
 
     def _reduce(self, d: Dim, depth: int = _REDUCED) -> Dim:
         """Rewrites by the equations, also inside calls; gives up at a depth, since a call may hold what makes it."""
@@ -341,7 +349,7 @@ class Facts:
         """Is a <= b for every value of the symbols?"""
         a, b = as_dim(a), as_dim(b)
         gap = b - a
-        if interval(gap.subs(self._solved, self._substituted), self._ranges)[0] >= 0 or is_at_least(gap, 0):
+        if interval(self._in_internal(gap), self._ranges)[0] >= 0 or is_at_least(gap, 0):
             return _YES
         d = self.known(gap)
         if self._is_nonnegative(d):

@@ -37,36 +37,46 @@ class Relation(NamedTuple):
     prefers_first: bool  # among equally short ways: a remainder has better bounds than a difference of two
     keeps_second: bool = False  # whether the second is never written by the first: an indicator stays one
 
+    @property
+    def monomials(self) -> frozenset[Monomial]:
+        """Those whose coefficients decide what is written by what."""
+        return frozenset((self.first, self.second, *(m for _, m in self.total.terms)))
+
 
 Sums = dict[Monomial, int]
 
 
-def merge_complements(sums: Sums) -> Sums:
-    """Chooses between atoms that determine each other.
+def merge_complements(sums: Sums, changed: set[Monomial] | None = None) -> tuple[Sums, bool]:
+    """Chooses between atoms that determine each other; also whether nothing is left to choose.
 
     Of the ways to write the sum with only one of a pair, the shorter is taken, else that with a remainder or with
-    positive coefficients.
+    positive coefficients.  `changed` are the monomials in which the sum differs from one that nothing is left of:
+    without, all of them.
     """
     for _ in range(8):
         for monomial in sums:
-            found = (s for f in monomial if (s := _rewritten(sums, monomial, f)) is not None)
+            found = (s for f in monomial if (s := _rewritten(sums, monomial, f, changed)) is not None)
             shorter = next(found, None)
             if shorter is None:
                 shorter = _rounded_by_condition(sums, monomial)
             if shorter is not None:
+                if changed is not None:
+                    changed = changed | {m for m in {**sums, **shorter} if sums.get(m, 0) != shorter.get(m, 0)}
                 sums = shorter
                 break
         else:
-            return sums
-    return sums
+            return sums, True
+    return sums, False
 
 
-def _rewritten(sums: Sums, monomial: Monomial, factor: tuple[Atom, int]) -> Sums | None:
+def _rewritten(sums: Sums, monomial: Monomial, factor: tuple[Atom, int], changed: set[Monomial] | None) -> Sums | None:
     """The sum with one pair written the preferred way; None where it is so already."""
     atom, power = factor
     if atom.args is None or power != 1:
         return None
-    for relation in _relations(atom):
+    for relation, monomials in _relations(atom):
+        if changed is not None and len(monomial) == 1 and changed.isdisjoint(monomials):
+            continue
         found = _with_relation(sums, monomial, atom, relation)
         if found is not None:
             return found
@@ -155,10 +165,10 @@ def _replaced(sums: Sums, rest: Monomial, total: Dim, change: Sums, times: int) 
     return {m: c for m, c in out.items() if c}
 
 
-@lru_cache(maxsize=1 << 12)
-def _relations(atom: Call) -> tuple[Relation, ...]:
-    """What determines an atom, and the atom it."""
-    return tuple(_pairs(atom))
+@lru_cache(maxsize=1 << 14)
+def _relations(atom: Call) -> tuple[tuple[Relation, frozenset[Monomial]], ...]:
+    """What determines an atom, and the atom it; with the monomials of each relation."""
+    return tuple((relation, relation.monomials) for relation in _pairs(atom))
 
 
 def _pairs(atom: Call) -> Iterator[Relation]:

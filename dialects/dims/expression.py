@@ -77,8 +77,10 @@ class Dim:
     zero has no terms.  `str` gives Python text over `+ - * // %`, `min`, `max`, `broadcast`, read back by `parse_dim`.
     """
 
-    __slots__ = ("_symbols", "_text", "terms")
+    __slots__ = ("_symbols", "_text", "settled", "terms")
     terms: Terms
+    settled: bool
+    """Whether it is known that no other way to write the sum is shorter."""
     _symbols: frozenset[str] | None
     _text: str | None
 
@@ -199,7 +201,7 @@ class Dim:
 
         `found` keeps what became of expressions under this binding, also of those inside of others.
         """
-        if self.symbols.isdisjoint(binding):
+        if binding.keys().isdisjoint(self.symbols):
             return self
         if found is None:
             found = {}
@@ -210,15 +212,15 @@ class Dim:
 
     def map_atoms(self, replace: Callable[[Atom], Dim]) -> Dim:
         """The polynomial over other atoms: each top-level atom replaced by what the function gives for it."""
-        total = ZERO
+        products: list[Dim] = []
         for coefficient, monomial in self.terms:
-            product = as_dim(coefficient)
+            product = constant(coefficient)
             for atom, power in monomial:
                 factor = replace(atom)
                 for _ in range(power):
                     product = multiply(product, factor)
-            total = add(total, product)
-        return total
+            products.append(product)
+        return dim_sum(products)
 
     def __str__(self) -> str:
         if self._text is None:
@@ -248,7 +250,7 @@ def intern(terms: Terms) -> Dim:
     found = _DIMS.get(terms)
     if found is None:
         new = Dim()
-        new.terms, new._symbols, new._text = terms, None, None  # pyright: ignore[reportPrivateUsage]
+        new.terms, new.settled, new._symbols, new._text = terms, False, None, None  # pyright: ignore[reportPrivateUsage]
         found = _DIMS.setdefault(terms, new)
     return found
 
@@ -332,7 +334,9 @@ def _term_key(term: tuple[int, Monomial]) -> tuple[int, list[tuple[SortKey, int]
     return -sum(p for _, p in monomial), [(a.key, -p) for a, p in monomial]
 
 
-def from_sums(sums: Mapping[Monomial, int]) -> Dim:
+def from_sums(sums: Mapping[Monomial, int], changed: set[Monomial] | None = None) -> Dim:
+    """The sum in normal form; `changed` are the monomials in which it differs from a settled one."""
+    settled = False
     items = [(c, m) for m, c in sums.items() if c]
     if len(items) == 1 and len(items[0][1]) + (bool(items[0][1]) and items[0][1][0][1]) > 2:
         items = [(c, m) for m, c in cases.merge_cases({items[0][1]: items[0][0]}).items() if c]
@@ -340,10 +344,17 @@ def from_sums(sums: Mapping[Monomial, int]) -> Dim:
         if len(items) > MAX_TERMS:
             raise DimError(f"an expression of more than {MAX_TERMS} terms")
         if any(atom.args is not None for _, m in items for atom, _ in m):
-            sums = complements.merge_complements(cases.merge_cases({m: c for c, m in items}))
+            table = {m: c for c, m in items}
+            merged = cases.merge_cases(table)
+            sums, settled = complements.merge_complements(merged, changed if merged is table else None)
             items = [(c, m) for m, c in sums.items() if c]
+        else:
+            settled = True
         items.sort(key=_term_key)
-    return intern(tuple(items))
+    new = intern(tuple(items))
+    if settled:
+        new.settled = True
+    return new
 
 
 @lru_cache(maxsize=1 << 16)
@@ -355,7 +366,8 @@ def add(a: Dim, b: Dim) -> Dim:
     sums = {m: c for c, m in a.terms}
     for c, m in b.terms:
         sums[m] = sums.get(m, 0) + c
-    return from_sums(sums)
+    long, short = (a, b) if len(a.terms) >= len(b.terms) else (b, a)
+    return from_sums(sums, {m for _, m in short.terms} if long.settled else None)
 
 
 @lru_cache(maxsize=1 << 14)

@@ -8,11 +8,9 @@ from collections.abc import Callable
 from functools import lru_cache
 
 from . import extremes
-from .expression import Dim, DimError, constant
+from .expression import Dim, DimError, constant, dim_sum
 
 _BINARY: dict[type[ast.operator], Callable[[Dim, Dim], Dim]] = {
-    ast.Add: Dim.__add__,
-    ast.Sub: Dim.__sub__,
     ast.Mult: Dim.__mul__,
     ast.FloorDiv: Dim.__floordiv__,
     ast.Mod: Dim.__mod__,
@@ -46,9 +44,21 @@ def _parse(node: ast.expr) -> Dim:
             return constant(value)
         case ast.UnaryOp(op=ast.USub(), operand=operand):
             return -_parse(operand)
+        case ast.BinOp(op=ast.Add() | ast.Sub()):
+            return dim_sum(_summands(node))
         case ast.BinOp(left=left, op=op, right=right) if type(op) in _BINARY:
             return _BINARY[type(op)](_parse(left), _parse(right))
         case ast.Call(func=ast.Name(id=name), args=args, keywords=[]) if name in _FUNCTIONS and args:
             return _FUNCTIONS[name](*map(_parse, args))
         case _:
             raise DimError("outside the grammar")
+
+
+def _summands(node: ast.expr) -> list[Dim]:
+    """What a chain of sums and differences adds up, from the left."""
+    found: list[Dim] = []
+    while isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add | ast.Sub):
+        right = _parse(node.right)
+        found.append(right if isinstance(node.op, ast.Add) else -right)
+        node = node.left
+    return [_parse(node), *reversed(found)]
