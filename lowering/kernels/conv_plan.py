@@ -221,6 +221,11 @@ def _cycles_for(
     return tiles * (step * steps + stores)
 
 
+def narrow_vectors(vectors: int) -> list[int]:
+    """How many vectors a tile of so many may have, rising, where few of an unknown number of positions are left."""
+    return sorted({v for v in (1, (vectors + 1) // 2) if v < vectors})
+
+
 def stores_at_once(c: Convolution, rows: int) -> bool:
     """Whether tiles of so many channels can give their sums from registers: they are few, short and whole."""
     few = c.steps.is_const and c.steps.value <= FEW_STEPS

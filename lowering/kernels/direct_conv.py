@@ -18,7 +18,7 @@ from ...dialects import kernel
 from ...dialects.dims import Dim
 from ..loop_builder import INDEX, Scalar
 from ..template import TemplateContext
-from .conv_plan import ConvPlan, choose, in_order, plan_of, stores_at_once
+from .conv_plan import ConvPlan, choose, in_order, narrow_vectors, plan_of, stores_at_once
 from .emit import Emitter, Ix, plain
 from .epilogues import flat_epilogue
 from .operands import stored_type
@@ -346,12 +346,16 @@ class ConvBuilder:
         else:
             whole = whole or self.covers_whole_tiles()
             if not whole and not self.count.is_const and tile.vectors > 1:
-                # one vector is enough for few positions, or for the last ones
-                left, narrow = self.positions - position, RegisterTile(tile.rows, 1, tile.lanes)
-                with e.when(left.compare("sle", tile.lanes)):
-                    self.keep(self.accumulate(narrow, view, position, weights_at, whole), narrow, sums)
-                with e.when(left.compare("sgt", tile.lanes)):
-                    self.keep(self.accumulate(tile, view, position, weights_at, whole), tile, sums)
+                # few positions, or the last ones, take as many vectors as are enough
+                left, before = self.positions - position, 0
+                for vectors in (*narrow_vectors(tile.vectors), tile.vectors):
+                    fits = left.compare("sgt", before)
+                    if vectors < tile.vectors:
+                        fits = e.both(fits, left.compare("sle", vectors * tile.lanes))
+                    narrow = RegisterTile(tile.rows, vectors, tile.lanes)
+                    with e.when(fits):
+                        self.keep(self.accumulate(narrow, view, position, weights_at, whole), narrow, sums)
+                    before = vectors * tile.lanes
             else:
                 totals = self.accumulate(tile, view, position, weights_at, whole)
                 if whole and self.stores_at_once():
