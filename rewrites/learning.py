@@ -271,7 +271,7 @@ class ExpandSVMClassifier(Learned):
             return b.transformed(coupled, kind, f64)
         if classes == 2:
             both = b.two_columns(b.op(onnx.NegOp, decisions), decisions)
-            return b.transformed(both, kind if kind == "LOGISTIC" else "NONE", t)
+            return b.transformed(both, kind if kind != "PROBIT" else "NONE", t)  # no number has two quantiles
         return b.transformed(decisions, kind, t)
 
 

@@ -191,7 +191,10 @@ def svm_classifier(
     if prob_a:
         scores = transformed(_probabilities(decisions, prob_a, prob_b or (), classes), post_transform)
     elif classes == 2:
-        scores = binary_scores(decisions[:, 0], post_transform, probability=False)
+        pair = np.hstack([-decisions, decisions])
+        scores = (
+            pair if post_transform == "PROBIT" else transformed(pair, post_transform)
+        )  # no number has two quantiles
     else:
         scores = transformed(decisions, post_transform)
     return labels_of(chosen, classlabels_strings, classlabels_ints), delivered(scores)

@@ -184,6 +184,10 @@ def max_unpool(c: Context) -> Types:
         shape = c.ints(2)
         if shape is None:
             return [c.like(0, [c.fresh(0, a) for a in range(len(x))])]
+        if len(shape) != len(x):
+            raise ShapeError(f"its output_shape has {len(shape)} sizes, for data of rank {len(x)}")
+        for size, wanted in zip(shape[:2], x):
+            c.equal(size, wanted, "output_shape has the batch and channels of the data")
     else:
         kernel, strides, pads = _kernel(c, None, rank), _strides(c, rank), _pads(c, rank)
         out = [(d - 1) * s + k - (p[0] + p[1]) for d, s, k, p in zip(x[2:], strides, kernel, pads)]

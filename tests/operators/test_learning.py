@@ -53,6 +53,24 @@ def test_svm_classifier(counts: tuple[int, ...], probability: bool) -> None:
     ml("SVMClassifier", floats(2, 4).astype(np.float64), results=2, **attributes)
 
 
+@pytest.mark.parametrize("transform", ["NONE", "LOGISTIC", "SOFTMAX", "SOFTMAX_ZERO"])
+def test_scores_of_two_classes_are_transformed(transform: str) -> None:
+    """Both columns are: the decision, and the negative of it."""
+    attributes = {
+        "kernel_type": "LINEAR", "support_vectors": [1.0, -2.0], "vectors_per_class": [1, 1], "rho": [0.5],
+        "coefficients": [0.75, 0.25], "classlabels_ints": [4, 6], "post_transform": transform,
+    }  # fmt: skip
+    x = np.array([[2.0], [-3.0], [0.0]], np.float32)
+    s = 0.75 * x[:, 0] * 1 + 0.25 * x[:, 0] * -2 + 0.5  # the decision of the pair
+    pair = np.stack([-s, s], 1).astype(np.float64)
+    e = np.exp(pair)
+    want = {"NONE": pair, "LOGISTIC": 1 / (1 + np.exp(-pair))}.get(transform, e / e.sum(1, keepdims=True))
+    model = model_of("SVMClassifier", [x], attributes, [np.zeros(3, np.int64), x], domain=ML)
+    _, scores = sx.compile(model)(x).values()
+    np.testing.assert_allclose(scores, want.astype(np.float32), rtol=1e-5)
+    np.testing.assert_allclose([*sx.run(sx.lower(model, to="graph"), {"x0": x}).values()][1], scores, rtol=1e-5)
+
+
 def test_linear_classifier_by_a_machine_without_vectors() -> None:
     ml("SVMClassifier", floats(4, 3), results=2, coefficients=floats(6).tolist(), classlabels_ints=[5, 9], rho=[0.1])
 

@@ -44,6 +44,13 @@ def test_bernoulli_multinomial_and_dropout(dtype: type) -> None:
             check("Multinomial", [x], {"seed": 5.0, "sample_size": 9, "dtype": 7}, levels=LEVELS)
 
 
+@pytest.mark.parametrize("ratio", [1.5, -0.25, np.nan])
+def test_a_ratio_that_is_no_share(ratio: float) -> None:
+    operands = [np.ones(3, np.float32), np.array(ratio, np.float32), np.array(True)]
+    with pytest.raises(sx.ModelError, match=r"Dropout.*its ratio is (1.5|-0.25|nan), and must be in \[0, 1\]"):
+        sx.compile(model_of("Dropout", operands, {}, operands[:1], constants=[1, 2]))
+
+
 def test_draws_without_a_seed_differ() -> None:
     x = np.zeros((64,), np.float32)
     for name in ("RandomNormalLike", "RandomUniformLike"):

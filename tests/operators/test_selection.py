@@ -93,6 +93,18 @@ def test_an_index_outside_of_the_map_is_an_error() -> None:
         program(x, indices)
 
 
+def test_unpooling_keeps_batch_and_channels() -> None:
+    x, indices = np.ones((1, 1, 2), np.float32), np.array([[[0, 1]]])
+    attributes = {"kernel_shape": [2], "strides": [2]}
+    for constants, error in (([2], sx.ModelError), ([], sx.InputError)):
+        operands = [x, indices, ints(2, 1, 4)]
+        model = model_of("MaxUnpool", operands, attributes, [x], constants=constants)
+        with pytest.raises(error, match="output_shape has the batch and channels of the data"):
+            sx.compile(model)(*operands[: 3 - len(constants)])
+    with pytest.raises(sx.ModelError, match="its output_shape has 2 sizes, for data of rank 3"):
+        sx.compile(model_of("MaxUnpool", [x, indices, ints(1, 4)], attributes, [x], constants=[2]))
+
+
 @pytest.mark.parametrize("dtype", [np.float32, np.float16, np.float64])
 def test_max_roi_pool(dtype: type) -> None:
     x = RNG.standard_normal((2, 3, 8, 9)).astype(dtype)
