@@ -168,11 +168,20 @@ def follows_size(a: Dim, size: Dim) -> bool:
 
 
 def cuts_size(a: Dim, size: Dim) -> bool:
-    """Whether a is `min(size, 64)` or so: it broadcasts with the size only where it is the size."""
-    atom = a.atom
-    if atom is None or atom.args is None or atom.kind != "min" or len(atom.args) != 2:
+    """Whether a is `min(size, 64)` or so: it broadcasts with the size only where it is the size.
+
+    So is `max(min(size + 1, 65), 1) - 1`, no size being below 0.
+    """
+    shift = a.constant_term
+    atom = (a - shift).atom
+    if atom is None or atom.args is None or len(atom.args) != 2:
         return False
-    return size in atom.args and any(b.is_const and b.value > 1 for b in atom.args)
+    if atom.kind == "min":
+        return size - shift in atom.args and any(b.is_const and b.value + shift > 1 for b in atom.args)
+    cut, least = atom.args if atom.args[1].is_const else atom.args[::-1]
+    if atom.kind != "max" or not least.is_const or least.value + shift > 0:
+        return False
+    return cut + shift is size or cuts_size(cut + shift, size)
 
 
 def never_one(dim: Dim) -> bool:

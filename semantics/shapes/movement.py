@@ -123,12 +123,22 @@ def _reshape_data(c: Context, x: Sequence[Dim], entries: list[Dim], allow_zero: 
         return [_reshape_entry(c, x, at, d, allow_zero) for at, d in enumerate(entries)]
     sizes: list[Dim] = []
     missing: list[Dim] = []  # 1 where the entry is -1, else 0
+    infers = any(d.is_const and d.value == -1 for d in entries)
     for at, d in enumerate(entries):
-        negative = -dim_min(d, 0)
-        c.at_most(-1, d, "a size in the shape of Reshape")
-        size = dim_max(d, 0)
+        if not (d.is_const or _is_data(c, d)):
+            if not allow_zero:
+                _forbid_zero_copy(c, x, at, d)
+            sizes.append(d)
+            missing.append(ZERO)
+            continue
+        if infers and not d.is_const:
+            c.at_most(0, d, "at most one -1 in a shape")
+        else:
+            c.at_most(-1, d, "a size in the shape of Reshape")
+        negative, size = ZERO if infers and not d.is_const else -dim_min(d, 0), dim_max(d, 0)
         if not allow_zero and at < len(x) and not c.scope.facts.prove_le(1, d):
-            size = size + x[at] * (1 - dim_min(dim_max(d, -d), 1))
+            apart = size if negative is ZERO else dim_max(d, -d)  # how far the entry is from 0
+            size = size + x[at] * (1 - dim_min(apart, 1))
         sizes.append(size)
         missing.append(negative)
     total = c.count(x)
@@ -138,12 +148,19 @@ def _reshape_data(c: Context, x: Sequence[Dim], entries: list[Dim], allow_zero: 
         c.at_most(count, 1, "at most one -1 in a shape")
         if allow_zero:
             c.at_most(count, known, "a size cannot be inferred beside one of 0")
-        rest = total // dim_max(known, 1)
-        out = [s + m * rest for s, m in zip(sizes, missing)]
+        out = [s + m * _rest(total, known, d) for s, m, d in zip(sizes, missing, entries)]
     else:
         out = sizes
     c.equal(total, c.count(out), "Reshape keeps the number of elements")
     return out
+
+
+def _rest(total: Dim, known: Dim, entry: Dim) -> Dim:
+    """What is left for an entry where it is -1; `known` is the number of elements of all others."""
+    symbol = entry.atom
+    if symbol is not None and symbol.args is None:  # then everything else is what it is with -1 for it
+        total, known = (d.subs({symbol.name: -1}) for d in (total, known))
+    return total // dim_max(known, 1)
 
 
 LONG_RESHAPE, MANY_ENTRIES = 5, 4
