@@ -42,7 +42,7 @@ def compile_options(command: Command) -> Command:
         click.option("--threads", type=click.IntRange(1), help="Threads to run on, the caller included."),
         click.option("--assume", multiple=True, metavar="FACT", help='A guarded fact on sizes, such as "S == T".'),
         click.option("--no-fuse", is_flag=True, help="One kernel for each operator."),
-        click.option("--exact", is_flag=True, help="No rewrite that changes rounding."),
+        click.option("--exact", is_flag=True, help="No rewrite that changes rounding or a zero's sign."),
         click.option("--fast-math", is_flag=True, help="A product and a sum of different operators round once."),
         click.option("--precision", type=click.Choice(tuple(NEEDS)), default="f32", show_default=True,
                      help="What products of f32 are computed with."),
@@ -400,7 +400,7 @@ def infer_command(model: Path, output: Path, keep_defaults: bool, as_json: bool)
 @click.option("-o", "output", type=click.Path(path_type=Path), required=True, help="The simplified model.")
 @click.option("--validate", is_flag=True, help="Run both models at several sizes and compare them.")
 @click.option("--size", "sizes", multiple=True, metavar="SYMBOL=N", help="With --validate: the size of a symbol.")
-@click.option("--exact", is_flag=True, help="No rewrite that changes rounding.")
+@click.option("--exact", is_flag=True, help="No rewrite that changes rounding or a zero's sign.")
 @click.option("--keep-defaults", is_flag=True, help="Fold no initializer that is also an input.")
 @JSON
 def simplify_command(
