@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from ...dialects.dims import Dim, as_dim, dim_max, dim_min
+from ...dialects.dims import Dim, as_dim, dim_min
 from ...dialects.target import Target
 from ..choices import GRAIN_CYCLES, ORDER, VECTOR_WIDTH, Choices, Given, given_number
 from .emit import Ix
@@ -60,12 +60,11 @@ class Plan(Choices):
         return [h for h in (self.rows, middle if is_low(middle, self.rows) else 0, self.tail_rows) if h]
 
     def highest(self, rows: Dim) -> Dim:
-        """The rows of the highest tile of a product of so many rows: a low one where that holds all."""
-        total = as_dim(self.heights[-1])
-        for height, lower in pairwise(self.heights):
-            more = height - lower
-            total = total + dim_min(as_dim(more), dim_max(as_dim(0), more * (rows - most_in_lower(height, lower))))
-        return total
+        """At least the rows of the highest tile of a product of so many rows."""
+        if not self.tail_rows:
+            return as_dim(self.rows)
+        # nearly: the expression goes into those of the plan of memory, which long ones would slow down
+        return dim_min(as_dim(self.rows), rows + (self.tail_rows - 1))
 
 
 def most_in_lower(rows: int, tail_rows: int) -> int:
