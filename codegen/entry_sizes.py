@@ -35,6 +35,7 @@ class Sizes(DimBuilder):
         super().__init__(builder, self._bound)
         self._scalar = builder
         self._limits: dict[str, float] = {} if parent is None else dict(parent._limits)
+        self._bounds = LargestMagnitudes(self._limit)
         self._small: set[Dim] = set() if parent is None else set(parent._small)
         self.pointers: dict[tuple[str, object], SSAValue] = {} if parent is None else dict(parent.pointers)
         """Pointers computed in this region and its surroundings, by what they point to."""
@@ -56,6 +57,7 @@ class Sizes(DimBuilder):
         """The symbol stands for this i64 from here on; `limit` bounds its absolute value."""
         self._bound[symbol] = value
         self._limits[symbol] = limit
+        self._bounds = LargestMagnitudes(self._limit)
 
     def has(self, dim: Dim) -> bool:
         """Whether all symbols of the expression are bound."""
@@ -69,7 +71,7 @@ class Sizes(DimBuilder):
         """Whether the expression could leave int64 and was not checked here before."""
         if dim in self._small or bare_symbol(dim) is not None:
             return False
-        return largest_magnitude(dim, self._limit) >= MAGNITUDE_LIMIT
+        return max(self._bounds.of_dim(dim, is_value=True)) >= MAGNITUDE_LIMIT
 
     def is_small(self, dim: Dim) -> SSAValue:
         """Emits the comparison that tells whether all magnitudes are below the limit; notes it as checked."""
@@ -98,7 +100,7 @@ class Sizes(DimBuilder):
         return found
 
     def _magnitude(self, dim: Dim, parts: dict[Dim, SSAValue], is_value: bool = False) -> SSAValue:
-        """The magnitude at run time, an f64; those of the calls' arguments are put into `parts`.
+        """The magnitude at run time, an f64; those of the calls' arguments that can be too large are put into `parts`.
 
         `is_value` says that nothing is computed of the expression.
         """
@@ -141,9 +143,12 @@ class Sizes(DimBuilder):
         b = self._scalar
         if not isinstance(atom, Call):
             return self._absolute(b.as_double(self._bound[atom.name]))
-        args = [self._argument_magnitude(arg, parts) for arg in atom.args]
         if (value := self._nearly(atom)) is not None:
+            for arg in atom.args:
+                if max(self._bounds.of_dim(arg)) >= MAGNITUDE_LIMIT:
+                    self._argument_magnitude(arg, parts)
             return self._absolute(value)
+        args = [self._argument_magnitude(arg, parts) for arg in atom.args]
         if (by := constant_divisor(atom)) is not None:
             return b.fadd(b.fmul(args[0], b.const(1 / by, F64)), b.const(1.0, F64))
         if (only := DECIDING.get(atom.kind)) is not None:
@@ -157,10 +162,10 @@ class Sizes(DimBuilder):
         """The magnitude of a call's argument; one that is an atom is as exact as that, however large it is."""
         if arg.atom is not None:
             return self._atom_magnitude(arg.atom, parts)
-        if arg not in parts:
-            own = self._magnitude(arg, parts)
+        own = self._magnitude(arg, parts)
+        if self._bounds.of_dim(arg)[0] >= MAGNITUDE_LIMIT:
             parts[arg] = own
-        return parts[arg]
+        return own
 
     def _absolute(self, value: SSAValue) -> SSAValue:
         return self._scalar.raw_intrinsic("llvm.fabs.f64", [value], F64)

@@ -9,12 +9,17 @@ if TYPE_CHECKING:
     from .expression import Dim, Kind, Monomial, Terms
 
 
+_FEW = 16
+
+
 def call_text(kind: Kind, args: tuple[Dim, ...]) -> str:
     if kind in ("floordiv", "mod"):
         operator = "//" if kind == "floordiv" else "%"
         return f"{_operand_text(args[0])}{operator}{_operand_text(args[1])}"
     if kind == "broadcast" and len(args) > 2:  # written with two arguments, as readers know it
-        return f"broadcast({args[0]}, {call_text(kind, args[1:])})"
+        half = 1 if len(args) <= _FEW else len(args) // 2  # Python reads no more than 200 calls in one another
+        left = str(args[0]) if half == 1 else call_text(kind, args[:half])
+        return f"broadcast({left}, {call_text(kind, args[half:])})"
     return f"{kind}({', '.join(map(str, args))})"
 
 
