@@ -10,7 +10,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 from sardonyx.dialects.dims import Dim, as_dim, dim_max
-from sardonyx.dialects.dims.expression import dim_sum
+from sardonyx.dialects.dims.expression import dim_broadcast, dim_sum, parse_dim
 from sardonyx.dialects.dims.interval import Ranges, interval
 from sardonyx.lowering.tensor.index_space import IndexSpace
 from sardonyx.semantics.conditions import broadcast_pair, difference_pair
@@ -153,3 +153,21 @@ def test_a_result_that_inference_knows_as_well_as_before_is_not_simplified_again
     made = model(nodes, [value("x", FLOAT, ["A"])], "y", {f"c{i}": [i] for i in range(1, 4)})
     assert seconds(lambda: simplify_model(made)) < 4
     assert len(read) == 1
+
+
+def test_a_length_that_many_nodes_narrow() -> None:
+    """Each window is at most as long as what is left: a fact that is solved for what the one before was solved for."""
+    nodes = [node("MaxPool", [f"x{i}"], [f"x{i + 1}"], kernel_shape=[3]) for i in range(1500)]
+    made = model(nodes, [value("x0", FLOAT, ["B", 4, "L"])], "x1500", {})
+    assert seconds(lambda: infer_shapes(made)) < 6
+
+
+def test_long_sums_of_remainders() -> None:
+    text = " + ".join(f"(N + {i})%{i + 2}" for i in range(500))
+    assert seconds(lambda: as_dim(text).subs({"N": as_dim("M + 1")})) < 6
+
+
+def test_sizes_broadcast_from_many_read_back() -> None:
+    size = dim_broadcast(*(Dim.symbol(f"L{i}") for i in range(400)))
+    parse_dim.cache_clear()
+    assert parse_dim(str(size)) is size
