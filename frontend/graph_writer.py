@@ -342,6 +342,8 @@ class GraphWriter:
                 self._names[op.output] = known
                 self._place_first(known)
                 return
+            if array is not None:
+                self._constants[_key_of(array)] = self._take(op.output, value_name(op.output) or "")
         schema = op.SCHEMA
         version = self.output.version(schema.domain, self.versions)
         inputs = [self.name(v) if v is not None else "" for v in op.formal_operands()]
@@ -485,7 +487,10 @@ class GraphWriter:
         self._made_for_sizes |= {node.output[0]: start for node in made if node.op_type == "Constant"}
 
     def _dim_node(self, op_type: str, inputs: Sequence[str], attributes: Mapping[str, Attribute]) -> str:
-        name = self.fresh("dim")
+        key = op_type, tuple(inputs), tuple(sorted(attributes.items()))
+        if (known := self.symbols.find(key)) is not None:
+            return known
+        name = self.symbols.note(key, self.fresh("dim"))
         self._new_node(op_type, "", inputs, [name], attributes)
         return name
 
