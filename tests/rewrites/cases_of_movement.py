@@ -21,6 +21,22 @@ MOVEMENT: Cases = {
         }"""
         ],
     ),
+    "CopyYieldedConstant": (
+        [
+            Fires(
+                """(float[N] x, bool c) => (y) <float w = {2}> {
+                y = If (c) <then_branch = t () => (w) {}, else_branch = e () => (b) { b = ReduceMax<keepdims = 0>(x) }>
+            }""",
+                "If",
+            )
+        ],
+        [
+            """(float[N] x, bool c) => (y) {
+            w = Neg(x)
+            y = If (c) <then_branch = t () => (a) { a = Identity(w) }, else_branch = e () => (b) { b = Abs(x) }>
+        }"""
+        ],
+    ),
     "ReadWhatLoopsKeep": (
         [
             Fires(
