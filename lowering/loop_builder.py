@@ -459,3 +459,12 @@ class ScratchSpace:
         else:
             offset, self.per_thread = self.per_thread, self.per_thread + padded
         return builder.hoisted(kernel.ScratchOp(offset, size, flat(element), thread)).result
+
+
+def either_space(second: Dim, first: ScratchSpace, other: ScratchSpace) -> ScratchSpace:
+    """The first where `second` is 0, the other where it is 1."""
+
+    def chosen(a: Dim, b: Dim) -> Dim:
+        return a + second * (b - a)
+
+    return ScratchSpace(chosen(first.shared, other.shared), chosen(first.per_thread, other.per_thread))

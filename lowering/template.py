@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from xdsl.dialects import arith, vector
-from xdsl.dialects.builtin import VectorType
+from xdsl.dialects.builtin import FloatAttr, IntegerAttr, VectorType
 from xdsl.ir import Attribute, SSAValue
 
 from ..dialects import kernel
@@ -90,6 +90,11 @@ class TemplateContext:
             return self._filled(tensor, place)
         assert isinstance(place, Buffer), "templates' operands are whole tensors in memory"
         return place.base
+
+    def repeated(self, tensor: SSAValue) -> IntegerAttr | FloatAttr | None:
+        """The number that an input has everywhere, which need not be in memory."""
+        place = self.storage.get(tensor)
+        return place.value if isinstance(place, Splat) else None
 
     def place(self, tensor: SSAValue) -> Buffer:
         """Where an input or result lies that may have any strides on all axes but the last, see `loops/moved.py`."""

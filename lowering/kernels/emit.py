@@ -420,6 +420,13 @@ class Emitter:
             mask = self.mask(upper - loop.index, lanes)
             self.store_vector(self.load_vector(source, loop.index, lanes, mask), dest, loop.index, mask)
 
+    def fill_all(self, dest: SSAValue, number: SSAValue, count: IndexLike) -> None:
+        """dest[..] = number, `count` elements, on all threads."""
+        lanes = self.target.lanes(byte_width(element_of(dest)))
+        vector = self.b.broadcast(number, lanes)
+        with self.parallel(count, 32 * self.grain_cycles) as (lower, upper, _), self.loop(lower, upper, lanes) as loop:
+            self.store_vector(vector, dest, loop.index, self.mask(upper - loop.index, lanes))
+
     @contextmanager
     def parallel(self, extent: IndexLike, grain: IndexLike) -> Generator[tuple[Ix, Ix, SSAValue]]:
         """`kernel.parallel`; gives (lower, upper, thread)."""

@@ -62,6 +62,11 @@ class Operator:
     def result_buffer(self, index: int) -> SSAValue:
         return self.context.buffer(self._results[index])
 
+    def repeated(self, index: int) -> SSAValue | None:
+        """The element of an operand that has the same everywhere; None where it is in memory."""
+        constant = self.context.repeated(self._operands[index])
+        return None if constant is None else self.context.builder.hoisted(arith.ConstantOp(constant)).result
+
     def attr(self, name: str, default: Any = None) -> Any:
         """An attribute as a plain Python value, or the schema's default, which the caller knows."""
         value = self.op.config.data.get(name)

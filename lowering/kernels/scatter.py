@@ -95,13 +95,19 @@ class Scatter:
         self.operator = Operator(context, op)
         self.e = self.operator.e
         self.reduction: str = self.operator.attr("reduction", "none")
-        self.data, self.indices, self.updates = (self.operator.buffer(i) for i in range(3))
+        self.indices, self.updates = self.operator.buffer(1), self.operator.buffer(2)
         self.y = self.operator.result_buffer(0)
         self.products = Products(self.operator.kind(0).ir)
         self.sizes = self.operator.dims(0)
 
     def copy_data(self) -> None:
-        self.e.copy_all(self.data, self.y, self.e.dim(whole(*self.sizes)))
+        """The result begins as the data, which may be there already."""
+        count = self.e.dim(whole(*self.sizes))
+        number = self.operator.repeated(0)
+        if number is not None:
+            self.e.fill_all(self.y, number, count)
+        elif (data := self.operator.buffer(0)) is not self.y:
+            self.e.copy_all(data, self.y, count)
 
     def index(self, at: Ix, axis: int, title: str) -> Ix:
         """An index on an axis of the data, counted from the front; 0 where it is out of range, which is reported."""

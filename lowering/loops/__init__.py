@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from xdsl.dialects import arith, tensor
+from xdsl.dialects import arith, scf, tensor
 from xdsl.dialects.builtin import (
     AffineMapAttr,
     DenseIntOrFPElementsAttr,
@@ -23,6 +23,7 @@ from xdsl.rewriter import InsertPoint, Rewriter
 
 from ...dialects import kernel
 from ...dialects.dims import Dim, ShapeAttr, as_dim
+from ...dialects.dims.expression import dim_max, dim_min
 from ...dialects.target import Target
 from ..body import Buffer, Splat, Storage, row_major
 from ..choices import (
@@ -38,13 +39,14 @@ from ..choices import (
     schedule_attribute,
     schedule_of,
 )
-from ..loop_builder import INDEX, LoopBuilder, ScratchSpace, flat
+from ..loop_builder import INDEX, LoopBuilder, ScratchSpace, either_space, flat
 from ..policy import LoopsChoices
 from ..template import TemplateContext, Unmade, whole
 from .generics import Generic, LoweringError, dense_attribute, joint_origin, read_generics, shapes_of, splat_value
 from .moved import moved_operands, ordered_results
 from .nest_emitter import NestEmitter
-from .nests import Nest, plan
+from .nests import Nest, RowLimit, plan
+from .overwritten import overwritten_operands
 from .unmade import COPYING, Computed, read_by, unmade_operands
 
 
@@ -77,8 +79,36 @@ class _KernelLowering:
         self.builder.loops = LoopsChoices.choose(self.given.get(LOOPS, {}))
         self.builder.origin = whole_kernel = joint_origin(self.func.body.block.ops)
         self._place_arguments(block, returned)
-        items = self._items()
-        steps = plan(items, self.shapes, self.target.l2 // 4)
+        self._emit_all(self._items())
+        self._check_parts()
+        self.builder.origin = whole_kernel
+        self.builder.insert(ReturnOp())
+        return self._finish(block)
+
+    # Versions
+
+    def _emit_all(self, items: Sequence[Generic | kernel.TemplateOp]) -> None:
+        """Everything; where symbolic sizes decide whether only a row of a result is kept, once for short rows and once
+        for others.
+        """
+        short, long = (RowLimit(self.target.l2 // 16, unknown) for unknown in (True, False))
+        steps, others = (plan(items, self.shapes, limit) for limit in (short, long))
+        if _alike(steps, others):
+            self._emit_steps(steps)
+            return
+        longest = dim_max(*short.assumed)
+        builder, storage, spaces = self.builder, self.storage, list[ScratchSpace]()
+        is_short = builder.compare("sle", builder.dim(longest), short.elements)
+        choice = builder.insert(scf.IfOp(is_short, [], Region(Block()), [Block()]))
+        for region, version in zip(choice.regions, (steps, others)):
+            self.storage, self.space = dict(storage), ScratchSpace()
+            with builder.branch(choice, region):
+                self._emit_steps(version)
+                builder.insert(scf.YieldOp())
+            spaces.append(self.space)
+        self.space = either_space(dim_min(dim_max(longest - short.elements, 0), 1), *spaces)
+
+    def _emit_steps(self, steps: Sequence[Nest | kernel.TemplateOp]) -> None:
         self.unmade = unmade_operands(steps, self.storage, self.shapes)
         self.moved, idle = moved_operands(steps, self.storage, self.shapes)
         self.ordered, behind = ordered_results(steps, self.storage, self.shapes)
@@ -91,10 +121,6 @@ class _KernelLowering:
         for step in steps:
             if id(step) not in waiting:
                 self._emit(step)
-        self._check_parts()
-        self.builder.origin = whole_kernel
-        self.builder.insert(ReturnOp())
-        return self._finish(block)
 
     def _signature(self, returned: Sequence[SSAValue]) -> Block:
         inputs = [flat(a.type.element_type) if isinstance(a.type, TensorType) else INDEX for a in self.func.args]
@@ -149,9 +175,10 @@ class _KernelLowering:
         """Full-size scratch for what one step writes and another reads."""
         reads = [{self.shapes.root(t) for t in read_by(step)} for step in steps]
         unmade = {r for nest in self.unmade.values() for r in _results(nest)}
+        overwritten = overwritten_operands(steps, self.storage, self.shapes)
         for number, step in enumerate(steps):
             for value in _results(step):
-                if value in unmade or value in self.ordered:
+                if value in unmade or value in self.ordered or value in overwritten:
                     continue
                 elsewhere = any(value in r for i, r in enumerate(reads) if i != number)
                 if value in self.storage or not (elsewhere or isinstance(step, kernel.TemplateOp)):
@@ -159,6 +186,8 @@ class _KernelLowering:
                 size = self.shapes[value]
                 base = self.space.take(self.builder, _element(value), whole(*size), None)
                 self.storage[value] = self._whole(base, size)
+        for value, result in reversed(overwritten.items()):
+            self.storage[value] = self.storage[result]
         written = {r for step in steps for r in _results(step)}
         for value in dict.fromkeys(t for read in reads for t in read):
             # nothing makes what has no elements, and what reads it may be of unknown size
@@ -248,6 +277,15 @@ class _KernelLowering:
 
         dims = self.shapes[operand]
         return {operand: Computed(self.builder, generic, dims, self.shapes, self.storage, make)}
+
+
+def _alike(steps: Sequence[Nest | kernel.TemplateOp], others: Sequence[Nest | kernel.TemplateOp]) -> bool:
+    """Whether both plans share the same loops among the same generics."""
+
+    def shared(step: Nest | kernel.TemplateOp) -> object:
+        return (step.rows, [id(g) for g in step.generics]) if isinstance(step, Nest) else id(step)
+
+    return [shared(s) for s in steps] == [shared(s) for s in others]
 
 
 def _constant_value(tensor: SSAValue) -> IntegerAttr | FloatAttr | None:

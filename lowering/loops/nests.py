@@ -9,7 +9,7 @@ The order in which a reduction adds depends on the op alone (`Order`), never on 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import TypeAlias
@@ -102,18 +102,40 @@ class Nest:
         return not self.pure and not self.columns and not any(axis in self.inner(generic) for axis in write.axes)
 
 
+@dataclass
+class RowLimit:
+    """How many elements a row may have whose scratch costs a row loop."""
+
+    elements: int
+    unknown: bool = True
+    """Whether rows of a symbolic size are within the limit."""
+    assumed: list[Dim] = field(default_factory=list[Dim])
+    """The symbolic sizes that were taken to be within it."""
+
+    def admits(self, size: Dim) -> bool:
+        if size.is_const:
+            return size.value <= self.elements
+        if self.unknown:
+            self.assumed.append(size)
+        return self.unknown
+
+
 def plan(
-    items: Sequence[Generic | kernel.TemplateOp], shapes: Shapes, row_limit: int
+    items: Sequence[Generic | kernel.TemplateOp], shapes: Shapes, row_limit: RowLimit
 ) -> list[Nest | kernel.TemplateOp]:
-    """Groups generics into nests, in order. `row_limit` is the bytes of row scratch that may cost a row loop."""
+    """Groups generics into nests, in order; a nest waits for what one of its readers needs besides."""
     nests: list[Nest | kernel.TemplateOp] = []
     for item in items:
-        last = nests[-1] if nests else None
         if isinstance(item, kernel.TemplateOp):
             nests.append(item)
-        elif not (isinstance(last, Nest) and _join(last, item, shapes, row_limit)):
+            continue
+        joinable = _joinable(nests, item, shapes)
+        number = next((n for n, nest in joinable if _join(nest, item, shapes, row_limit)), None)
+        if number is None:
             columns = order_of(item) is Order.COLUMNS
             nests.append(Nest(min(item.leading, item.rank - columns), order_of(item), [item]))
+        else:
+            nests.append(nests.pop(number))
     for nest in nests:
         if isinstance(nest, Nest):
             nest.last = _column_loops(nest, shapes)
@@ -137,7 +159,25 @@ def _column_loops(nest: Nest, shapes: Shapes) -> int:
 # Rows
 
 
-def _join(nest: Nest, generic: Generic, shapes: Shapes, row_limit: int) -> bool:
+def _joinable(
+    steps: Sequence[Nest | kernel.TemplateOp], generic: Generic, shapes: Shapes
+) -> Iterator[tuple[int, Nest]]:
+    """The nests that the generic may join: the last one, and those that it reads and no step since does."""
+    read: set[SSAValue] = set()
+    checked = False
+    for number, step in reversed(list(enumerate(steps))):
+        if isinstance(step, kernel.TemplateOp):
+            return
+        checks = any(isinstance(op, kernel.CheckOp) for g in step.generics for op in g.walk())
+        made = {r for g in step.generics for r in g.results}
+        waits = made.isdisjoint(read) and not (checks and checked)  # what fails first stays first
+        if number == len(steps) - 1 or (waits and _inside_reads(step.generics, generic, shapes)):
+            yield number, step
+        read.update(shapes.root(t) for g in step.generics for t in g.tensors)
+        checked = checked or checks
+
+
+def _join(nest: Nest, generic: Generic, shapes: Shapes, row_limit: RowLimit) -> bool:
     """Adds the generic to the nest where it can share its rows."""
     order = order_of(generic)
     if None not in (nest.order, order) and nest.order is not order:
@@ -149,7 +189,7 @@ def _join(nest: Nest, generic: Generic, shapes: Shapes, row_limit: int) -> bool:
     rows = _shared_rows(nest, generic, joint is Order.COLUMNS, shapes)
     if rows < 1 and not (joint is Order.COLUMNS and rows == 0):
         return False
-    if rows < nest.rows and not _may_lose_rows(nest, generic, rows, shapes, row_limit):
+    if rows < nest.rows and not _may_lose_rows(nest, generic, rows, row_limit):
         return False
     nest.rows, nest.order = rows, joint
     nest.generics.append(generic)
@@ -218,14 +258,14 @@ def _plain_index(index: SSAValue) -> int | None:
     return index.owner.dim.value.data if isinstance(index.owner, linalg.IndexOp) else None
 
 
-def _may_lose_rows(nest: Nest, generic: Generic, rows: int, shapes: Shapes, row_limit: int) -> bool:
+def _may_lose_rows(nest: Nest, generic: Generic, rows: int, row_limit: RowLimit) -> bool:
     """Whether sharing only `rows` loops is worth it: always for maps that feed a reduction, else for small rows."""
     if nest.order is None and not generic.is_map:
         return True
     size = as_dim(1)
     for extent in max((g.extents for g in (*nest.generics, generic)), key=len)[rows:]:
         size = size * extent
-    return size.is_const and size.value * 4 <= row_limit
+    return row_limit.admits(size)
 
 
 # Stages
@@ -333,4 +373,15 @@ def best_vector_axis(axes: Sequence[Axis], generics: Sequence[Generic], shapes: 
     return max(range(len(axes)), key=score)
 
 
-__all__ = ["Axis", "Nest", "Order", "Stage", "best_vector_axis", "loop_stride", "merge_loops", "order_of", "plan"]
+__all__ = [
+    "Axis",
+    "Nest",
+    "Order",
+    "RowLimit",
+    "Stage",
+    "best_vector_axis",
+    "loop_stride",
+    "merge_loops",
+    "order_of",
+    "plan",
+]
