@@ -11,8 +11,9 @@ from xdsl.dialects.func import FuncOp
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
 from ...dialects import dims, onnx
-from ...dialects.dims import Dim, as_dim
+from ...dialects.dims import Dim, ShapeAttr, as_dim
 from ...dialects.dims.expression import ZERO
+from ...dialects.dims.interval import SIZE_LIMIT, is_signed
 from ...dialects.onnx.types import numpy_dtype
 from ...semantics.conditions import Condition, broadcast_pair, condition_symbols, substituted
 from ...semantics.shapes import Guard, Names, elements_of
@@ -283,7 +284,7 @@ def _bind(names: Names, used: Iterable[str]) -> None:
             isinstance(b := use.operation, dims.BindOp) and [s.data for s in b.symbols] == symbols for use in value.uses
         ):
             continue
-        bind = dims.BindOp(value, symbols)
+        bind = dims.BindOp(value, symbols, *_size_range(symbols))
         owner = value.owner
         if isinstance(owner, Operation):
             _copy_origin(owner, bind)
@@ -292,6 +293,13 @@ def _bind(names: Names, used: Iterable[str]) -> None:
             owner.insert_op_before(bind, first)
         else:
             owner.add_op(bind)
+
+
+def _size_range(symbols: Sequence[str]) -> tuple[ShapeAttr, ShapeAttr] | tuple[()]:
+    """The range that is guarded of elements that are sizes; none of any integers."""
+    if any(map(is_signed, symbols)):
+        return ()
+    return ShapeAttr((ZERO,) * len(symbols)), ShapeAttr((as_dim(SIZE_LIMIT - 1),) * len(symbols))
 
 
 # --- guards -----------------------------------------------------------------------------------------------------------

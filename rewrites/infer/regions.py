@@ -11,7 +11,7 @@ from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
 from ...dialects import dims, onnx
 from ...dialects.dims import Dim, as_dim, dims_of
-from ...dialects.dims.expression import ONE, ZERO, DimError, dim_max, parse_dim
+from ...dialects.dims.expression import ONE, ZERO, DimError, parse_dim
 from ...dialects.onnx.declared import declared_types
 from ...dialects.onnx.types import ELEMENT_NAMES, ELEMENT_TYPES, OptionalType, SequenceType, UnknownType, type_string
 from ...semantics.facts import Contradiction, Facts, simplified
@@ -19,7 +19,8 @@ from ...semantics.shapes import Context, Names, Scope, ShapeError, elements_of
 from ...semantics.shapes.containers import ANY, container_dims, length_of, merged
 from ...semantics.shapes.context import static_shape
 from ...semantics.shapes.elements import Elements, Truth, as_integers, filled
-from ...semantics.shapes.selection import chosen, is_total, truth_of
+from ...semantics.shapes.selection import chosen, filled_choice, is_total, truth_of
+from .growth import Change, Courses
 from .trips import elements_after, state_steps, trip_count
 
 if TYPE_CHECKING:
@@ -156,9 +157,11 @@ def _either(c: Context, x: Dim, y: Dim, regions: Sequence[Region], truth: Truth 
     """The size that is x where the condition holds, else y."""
     if x is y or c.scope.facts.prove_eq(x, y):
         return x
-    if truth is None or not all(is_total(d) and visible(d, c.scope.names, regions) for d in (x, y)):
+    if truth is None or not all(visible(d, c.scope.names, regions) for d in (x, y)):
         return None
-    return chosen(c.scope.facts, truth, x, y)
+    if all(map(is_total, (x, y))):
+        return chosen(c.scope.facts, truth, x, y)
+    return filled_choice(c.scope.facts, truth, x, y)
 
 
 def escaping(c: Context, at: int, type_: Attribute, regions: Sequence[Region]) -> Attribute:
@@ -229,9 +232,8 @@ def loop(inference: Inference, c: Context) -> list[Attribute | None]:
     given = list(yields(block))
     _require_condition(inference, op, block, inner)
     trips = trip_count(c, block, given[0], inner, iteration, op.body)
-    counted = _sizes_after(c, carried, trips, iteration, inner.facts) if trips is not None and trips.is_const else {}
-    grown = [_grown(c, *state, trips, op.body, inner.facts, counted) for state in zip(states, initial, given[1:])]
-    types: list[Attribute | None] = [escaping(c, at, type_, [op.body]) for at, type_ in enumerate(grown)]
+    sizes = _sizes_behind(c, carried, trips, iteration, inner.facts)
+    types: list[Attribute | None] = [escaping(c, at, _grown(s.type, sizes), [op.body]) for at, s in enumerate(states)]
     for at in range(len(states), len(c.results)):
         row = given[1 + at].type
         types.append(_stacked(c, at, row, trips, 0, op.body, inner.facts))
@@ -283,20 +285,15 @@ def _length_at_end(c: Context, arg: SSAValue, first: SSAValue, after: SSAValue, 
     return None if trips is None else start + gain * trips
 
 
-def _sizes_after(c: Context, carried: _Carried, trips: Dim, iteration: Dim | None, facts: Facts) -> dict[str, Dim]:
-    """The sizes that states have after a number of iterations, by the symbols that they have in the body."""
-    names, body = c.scope.names, carried.block.parent
-    assert body is not None
+def _sizes_after(
+    c: Context, changes: Sequence[Change], trips: Dim, iteration: Dim | None, body: Region, facts: Facts
+) -> dict[str, Dim]:
+    """The sizes that states have after a number of iterations, which are followed one by one."""
+    names = c.scope.names
     if trips.value > _MAX_COUNTED:
         return {}
-    sizes: dict[str, Dim] = {}
-    ends: dict[str, Dim] = {}
-    for arg, first, after in zip(carried.states, carried.initial, carried.given()):
-        if not all(isinstance(value.type, TensorType) for value in (arg, first, after)):
-            continue
-        for axis, (size, start, end) in enumerate(zip(dims_of(arg), dims_of(first), dims_of(after), strict=True)):
-            if size is names.sizes.get((arg, axis)):
-                sizes[str(size)], ends[str(size)] = start, _outside(c, end, body, facts)
+    sizes = {str(change.size): change.start for change in changes}
+    ends = {str(change.size): _outside(c, change.end, body, facts) for change in changes}
     counter = set[str]() if iteration is None else iteration.symbols
     for turn in range(trips.value):
         known: dict[str, Dim | int] = {**sizes, **dict.fromkeys(counter, turn)}
@@ -456,8 +453,11 @@ def run(inference: Inference, block: Block, scope: Scope) -> None:
 
 
 def _count_iterations(block: Block, scope: Scope) -> Dim | None:
-    """The symbol for the iteration's number."""
-    elements = elements_of(block.args[0], scope)
+    """The symbol for the iteration's number, which is a size: a guard says so where a body relies on it."""
+    number = block.args[0]
+    if number not in scope.names.bound:
+        scope.names.keep_elements(number, [scope.names.new("i")])
+    elements = elements_of(number, scope)
     found = as_integers(elements) if elements is not None else None
     return found[0] if found else None
 
@@ -485,45 +485,29 @@ def _widened_dim(arg: SSAValue, axis: int, before: Dim, after: Dim, names: Names
     return names.size(arg, axis)
 
 
-def _grown(
-    c: Context,
-    arg: SSAValue,
-    first: SSAValue,
-    after: SSAValue,
-    trips: Dim | None,
-    body: Region,
-    facts: Facts,
-    counted: Mapping[str, Dim],
-) -> Attribute:
-    """A state's type after the loop: an axis that each iteration makes longer by the same has grown that often.
-
-    `counted` has sizes that were followed through the iterations.
-    """
-    before = arg.type
-    if trips is None or not all(isinstance(value.type, TensorType) for value in (arg, first, after)):
-        return before
-    assert isinstance(before, TensorType)
-    found: list[Dim] = []
-    for axis, (size, start, end) in enumerate(zip(dims_of(arg), dims_of(first), dims_of(after), strict=True)):
-        gain = _outside(c, end - size, body, facts)
-        constant = gain.symbols.isdisjoint(size.symbols) and visible(gain, c.scope.names, [body])
-        if size is not c.scope.names.sizes.get((arg, axis)):
-            found.append(size)
-        elif constant:
-            found.append(start + gain * trips)
-        elif (less := _cut(size, _outside(c, end, body, facts))) is not None:
-            found.append(dim_max(start - less * trips, 0))
-        else:
-            found.append(counted.get(str(size), size))
-    return dims.tensor_type(before.element_type, found)
+def _sizes_behind(
+    c: Context, carried: _Carried, trips: Dim | None, iteration: Dim | None, facts: Facts
+) -> dict[str, Dim]:
+    """The sizes that states have behind the loop, by the symbols that they have in the body."""
+    body = carried.block.parent
+    if trips is None or body is None:
+        return {}
+    names, changes = c.scope.names, list[Change]()
+    for arg, first, after in zip(carried.states, carried.initial, carried.given()):
+        if all(isinstance(value.type, TensorType) for value in (arg, first, after)):
+            sizes = zip(dims_of(arg), dims_of(first), dims_of(after), strict=True)
+            own = [names.sizes.get((arg, axis)) for axis in range(len(dims_of(arg)))]
+            changes += [Change(*size) for mine, size in zip(own, sizes) if size[0] is mine]
+    found = Courses(changes, trips, iteration, lambda d: visible(d, names, [body]), facts).find()
+    counted = _sizes_after(c, changes, trips, iteration, body, facts) if trips.is_const else {}
+    return counted | {name: course.after for name, course in found.items()}
 
 
-def _cut(size: Dim, after: Dim) -> int | None:
-    """k > 0 where an iteration leaves `max(size - k, 0)` of a size."""
-    constants = [
-        a.value for _, m in after.terms for atom, _ in m if atom.args is not None for a in atom.args if a.is_const
-    ]
-    return next((k for k in constants if k > 0 and dim_max(size - k, 0) is after), None)
+def _grown(state: Attribute, sizes: Mapping[str, Dim]) -> Attribute:
+    """A state's type behind the loop."""
+    if not isinstance(state, TensorType):
+        return state
+    return dims.tensor_type(state.element_type, [sizes.get(str(d), d) for d in dims_of(state)])
 
 
 def _outside(c: Context, d: Dim, body: Region, facts: Facts) -> Dim:

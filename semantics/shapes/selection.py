@@ -61,6 +61,32 @@ def _extremum_of(sides: dict[bool, Facts], x: Dim, y: Dim) -> Dim | None:
     return None
 
 
+def filled_choice(facts: Facts, truth: Truth, x: Dim, y: Dim) -> Dim | None:
+    """x where the condition holds, else y, as one of the two with a symbol kept to the values that it has there.
+
+    `M == 0 ? N : broadcast(M, N)` is `broadcast(max(M, 1), N)`.  So the other side need not have a value for what the
+    condition rules out.
+    """
+    bounds = [d.value for d in (truth.left, truth.right) if d.is_const]
+    if truth.limits or len(bounds) != 1:
+        return None
+    for value, here, there in ((True, x, y), (False, y, x)):
+        inside, outside = facts.copy(), facts.copy()
+        try:
+            inside.assume(truth.condition(value))
+            outside.assume(truth.condition(not value))
+        except Contradiction:
+            continue
+        for name in sorted((truth.left.symbols | truth.right.symbols) & there.symbols):
+            symbol = Dim.symbol(name)
+            for bound in (bounds[0] + step for step in (-1, 0, 1)):
+                for kept in (dim_max(symbol, bound), dim_min(symbol, bound)):
+                    found = there.subs({name: kept})
+                    if outside.prove_eq(kept, symbol) and inside.prove_eq(simplified(found, inside), here):
+                        return found
+    return None
+
+
 def is_total(d: Dim) -> bool:
     """Whether an expression has a value whatever its symbols: no quotient by a size, nothing that must broadcast."""
     for _, monomial in d.terms:
@@ -74,4 +100,4 @@ def is_total(d: Dim) -> bool:
     return True
 
 
-__all__ = ["chosen", "indicator", "is_total", "truth_of"]
+__all__ = ["chosen", "filled_choice", "indicator", "is_total", "truth_of"]

@@ -259,8 +259,8 @@ def test_loop_widens_sizes_that_change() -> None:
     )
     node = N("Loop", ["n", "", "x"], ["f", "all"], body=inner)
     module = module_of(model([node], {"x": (T.FLOAT, ["A", 3]), "n": (T.INT64, [])}, ["f", "all"]))
-    assert shape(module, "f") == "A*max(v1, 0) + A, 3"
-    assert shape(module, "all") == "max(v1, 0), u1, 3"
+    assert shape(module, "f") == "A*max(v0, 0) + A, 3"
+    assert shape(module, "all") == "max(v0, 0), u1, 3"
     (op,) = operations(module, dialect.LoopOp)
     assert str(dims_of(op.body.block.args[2])[0]) == "u0"
     assert str(op.attributes["dims.binds"]) == '["u1"]'

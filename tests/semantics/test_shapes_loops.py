@@ -131,3 +131,82 @@ def test_lengths_of_sequences_behind_loops(name: str) -> None:
         got, before = program.run(None, {"x": np.ones((rows, columns), np.float32)})
         assert list(np.shape(got)) == [eval(size, {}, {"N": rows, "D": columns}) for size in sizes]
         assert list(np.ravel(before)) == [i * (2 if name == "two each" else 1) for i in range(rows)]
+
+
+PARTS: dict[str, tuple[list[onnx.NodeProto], str]] = {
+    "the rest from its number on": ([node("Slice", ["x", "at", "big", "zero"], ["part"])], "(N*N + N + 1)//2"),
+    "the start up to its number": ([node("Slice", ["x", "zero", "at", "zero"], ["part"])], "(N*N + N)//2 - N"),
+    "a chunk of five": (
+        [
+            node("Mul", ["at", "five"], ["begin"]),
+            node("Add", ["begin", "five"], ["end"]),
+            node("Slice", ["x", "begin", "end", "zero"], ["part"]),
+        ],
+        "N",
+    ),
+    "both parts, the other way round": (
+        [
+            node("Slice", ["x", "at", "big", "zero"], ["rest"]),
+            node("Slice", ["x", "zero", "at", "zero"], ["start"]),
+            node("Concat", ["rest", "start"], ["part"], axis=0),
+        ],
+        "N*N",
+    ),
+    "a row more each time": ([node("Expand", ["row", "more"], ["part"])], "(N*N + N)//2"),
+}
+
+
+@pytest.mark.parametrize("name", PARTS)
+def test_sizes_by_the_iterations_number(name: str) -> None:
+    """What each of N iterations puts behind what there is; the iteration's number is a size."""
+    nodes, size = PARTS[name]
+    place = [
+        node("Unsqueeze", ["i", "zero"], ["at"]),
+        node("Slice", ["x", "zero", "one", "zero"], ["row"]),
+        node("Add", ["at", "one"], ["next"]),
+        node("Concat", ["next", "one"], ["more"], axis=0),
+    ]
+    none = node("Slice", ["x", "zero", "zero", "zero"], ["none"])
+    made = model([none, *loop("n", "none", FLOAT, *place, *nodes, node("Concat", ["v", "part"], ["w"], axis=0)), KEEP])
+    (out,) = sx.infer_shapes(made).graph.output
+    assert [d.dim_param for d in out.type.tensor_type.shape.dim] == [size, "D"]
+    program = sx.compile(made)
+    for rows in (1, 2, 7, 0):
+        x = np.random.default_rng(rows).random((rows, 2), dtype=np.float32)
+        got = program(x=x)["y"]
+        assert len(got) == eval(size, {"min": min}, {"N": rows})
+        np.testing.assert_array_equal(got, sx.run(sx.lower(made, to="graph"), {"x": x})["y"])
+    assert not any("Clamp" in str(line) for line in str(sx.lower(made, to="graph")).splitlines())
+
+
+def test_a_state_grows_as_another_shrinks() -> None:
+    """p and q have the same number of rows together before and after each iteration."""
+    body = helper.make_graph(
+        [
+            node("Identity", ["go"], ["again"]),
+            node("Slice", ["q", "zero", "two", "zero"], ["head"]),
+            node("Concat", ["p", "head", "head"], ["p2"], axis=0),
+            node("Slice", ["q", "two", "big", "zero"], ["q2"]),
+        ],
+        "b",
+        [value("i", INT64, []), value("go", BOOL, []), value("p", FLOAT, None), value("q", FLOAT, None)],
+        [value("again", BOOL, []), value("p2", FLOAT, None), value("q2", FLOAT, None)],
+    )
+    made = model(
+        [
+            node("Shape", ["x"], ["shape"]),
+            node("Gather", ["shape", "axis1"], ["n"]),
+            node("Loop", ["n", "", "x", "x"], ["y", "z"], body=body),
+        ]
+    )
+    made.graph.initializer.append(numpy_helper.from_array(np.array(1, np.int64), "axis1"))
+    made.graph.output.append(value("z", FLOAT, None))
+    y, z = sx.infer_shapes(made).graph.output
+    assert [d.dim_param for d in z.type.tensor_type.shape.dim] == ["max(2*D, N) - 2*D", "D"]
+    size = y.type.tensor_type.shape.dim[0].dim_param
+    program = sx.compile(made)
+    for rows, times in ((5, 2), (4, 2), (3, 3), (1, 1), (7, 0), (0, 3)):
+        p, q = program.run(None, {"x": np.ones((rows, times), np.float32)})
+        taken = min(rows, 2 * times)
+        assert (len(p), len(q)) == (rows + 2 * taken, rows - taken)
+        assert eval(size, {"min": min, "max": max}, {"N": rows, "D": times}) == len(p)
