@@ -10,6 +10,7 @@ chain, whatever the tile.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
 from xdsl.ir import SSAValue
@@ -23,7 +24,7 @@ from .emit import Emitter, Ix, plain
 from .epilogues import flat_epilogue
 from .operands import stored_type
 from .panels import pack_across, slack, transpose
-from .phase_image import PhaseImage
+from .phase_image import PhaseImage, RowRange
 from .register_tile import Factors, Products, RegisterTile
 from .rows import Rows, StoredRows, flattened, input_rows
 from .window import ONE, ZERO, Axis, Convolution, Windows, product
@@ -123,6 +124,8 @@ class ConvBuilder:
             self.all_images(None, e.ix(0), e.dim(c.images))
         elif c.groups >= OWN_IMAGE_GROUPS:
             self.own_images()
+        elif self.copies_rows:
+            self.own_rows()
         else:
             self.shared_images()
 
@@ -151,17 +154,19 @@ class ConvBuilder:
         """Memory for copied channels."""
         return self.context.scratch(self.products.packed, size, thread)
 
-    def copy(self, channel: Ix, first: Ix, buffer: SSAValue) -> None:
-        """Copies the input's channel `first + channel` as the buffer's channel `channel`."""
-        e = self.e
-        at = channel * e.dim(self.windows.channel)
-        if self.flat_rows is not None:
-            # without padding a channel is one row, which is not cut into vectors anew in each of its rows
-            size = product([a.size for a in self.windows.axes])
-            whole = Windows((Axis(size, size, ONE, 1, 1, ZERO),))
-            PhaseImage(e, self.products, whole).copy_channel(self.flat_rows, channel + first, buffer, at)
-            return
-        self.image.copy_channel(self.input_rows, channel + first, buffer, at)
+    def copied_image(self) -> tuple[PhaseImage, Rows]:
+        """What is written when channels are copied, and from which rows."""
+        if self.flat_rows is None:
+            return self.image, self.input_rows
+        # without padding a channel is one row, which is not cut into vectors anew in each of its rows
+        size = product([a.size for a in self.windows.axes])
+        whole = Windows((Axis(size, size, ONE, 1, 1, ZERO),))
+        return PhaseImage(self.e, self.products, whole), self.flat_rows
+
+    def copy(self, channel: Ix, first: Ix, buffer: SSAValue, part: RowRange | None = None) -> None:
+        """Copies the input's channel `first + channel`, or some rows of it, as the buffer's channel `channel`."""
+        image, rows = self.copied_image()
+        image.copy_channel(rows, channel + first, buffer, channel * self.e.dim(self.windows.channel), part)
 
     def copy_panel(self, channels: Ix, position: Ix, panel: SSAValue) -> None:
         """panel[channel, :] = the group's channels, from the one numbered `channels` on, at a tile's positions."""
@@ -199,37 +204,48 @@ class ConvBuilder:
             pack_across(e, self.products, source, row_at, height, self.steps, packed, at, height)
         return packed
 
-    # The three ways in which images come to the tiles
+    # The ways in which images come to the tiles
 
     def all_images(self, buffer: SSAValue | None, first: Ix, count: Ix) -> None:
         """Tiles of images in a buffer of all their channels, or of panels, in parallel."""
+        with self.tiles_region(count) as (lower, upper, thread):
+            sums = self.take_sums(thread)
+            source = buffer or self.image_scratch(self.convolution.depth * self.width, thread)
+            self.some_tiles(lower, upper, first, source, buffer is None, sums)
+
+    def tiles_in_order(self) -> tuple[Ix, Ix]:
+        """Numbers of tiles of positions and of output channels; the outer loop's first."""
+        outer, inner = self.position_tiles, self.row_tiles
+        return (inner, outer) if self.plan.rows_outside else (outer, inner)
+
+    def tiles_region(self, images: Ix) -> AbstractContextManager[tuple[Ix, Ix, SSAValue]]:
+        """The parallel region over all tiles of images."""
+        e, parts = self.e, self.convolution.groups * self.output_phases
+        work = self.steps * (self.tile.rows * self.tile.vectors // 2 + 1)
+        grain = e.ix(e.grain_cycles) // work.max(1) + 1
+        return e.parallel(images * parts * self.position_tiles * self.row_tiles, grain)
+
+    def some_tiles(self, lower: Ix, upper: Ix, first: Ix, source: SSAValue, panels: bool, sums: SSAValue) -> None:
+        """The tiles numbered from `lower` to `upper` of the images from `first` on, which the source begins with."""
         e, c = self.e, self.convolution
         channel = e.dim(product([a.size for a in self.windows.axes]) if self.reads_input else self.windows.channel)
         parts = c.groups * self.output_phases
-        extent = count * parts * self.position_tiles * self.row_tiles
-        work = self.steps * (self.tile.rows * self.tile.vectors // 2 + 1)
-        grain = e.ix(e.grain_cycles) // work.max(1) + 1
-        outer, inner = self.position_tiles, self.row_tiles
-        if self.plan.rows_outside:
-            outer, inner = inner, outer
-        with e.parallel(extent, grain) as (lower, upper, thread):
-            sums = self.take_sums(thread)
-            source = buffer or self.image_scratch(c.depth * self.width, thread)
-            with e.loop(lower // inner, (upper - 1) // inner + 1, nonempty=True) as items:
-                start = items.index * inner
-                part = items.index // outer % parts
-                group, number = part // self.output_phases, items.index // (outer * parts)
-                channels = (number * c.groups + group) * e.dim(c.depth)
-                view = ImageView(source, channels * channel, channel, part % self.output_phases)
-                if buffer is None:
-                    position = items.index % outer * self.width
-                    self.copy_panel(channels, position, source)
-                    view = ImageView(source, e.ix(0) - position, e.ix(self.width), view.phase)
-                with e.loop((lower - start).max(0), (upper - start).min(inner)) as tiles:
-                    row, position = tiles.index, items.index % outer
-                    if self.plan.rows_outside:
-                        row, position = position, row
-                    self.position_tile(view, first + number, group, position * self.width, row, sums)
+        outer, inner = self.tiles_in_order()
+        with e.loop(lower // inner, (upper - 1) // inner + 1, nonempty=True) as items:
+            start = items.index * inner
+            part = items.index // outer % parts
+            group, number = part // self.output_phases, items.index // (outer * parts)
+            channels = (number * c.groups + group) * e.dim(c.depth)
+            view = ImageView(source, channels * channel, channel, part % self.output_phases)
+            if panels:
+                position = items.index % outer * self.width
+                self.copy_panel(channels, position, source)
+                view = ImageView(source, e.ix(0) - position, e.ix(self.width), view.phase)
+            with e.loop((lower - start).max(0), (upper - start).min(inner)) as tiles:
+                row, position = tiles.index, items.index % outer
+                if self.plan.rows_outside:
+                    row, position = position, row
+                self.position_tile(view, first + number, group, position * self.width, row, sums)
 
     def shared_images(self) -> None:
         """Some images are copied, then their tiles computed."""
@@ -243,14 +259,44 @@ class ConvBuilder:
         with e.loop(0, images, chunk) as loop:
             count = (images - loop.index).min(chunk)
             first = loop.index * e.dim(channels)
-            grain = e.ix(2 * e.grain_cycles) // (channel // self.tile.lanes + 1) + 1
             with (
-                e.parallel(count * e.dim(channels), grain) as (lower, upper, _),
+                e.parallel(count * e.dim(channels), self.copied_image()[0].channels_grain()) as (lower, upper, _),
                 e.loop(lower, upper, nonempty=True) as copied,
             ):
                 self.copy(copied.index, first, buffer)
             self.image.write_behind(buffer, count * e.dim(channels) * channel, self.width)
             self.all_images(buffer, loop.index, count)
+
+    @property
+    def copies_rows(self) -> bool:
+        """Whether each thread copies the rows that its own tiles read: what another core has written is slow to read.
+
+        Its tiles must be some positions, and all channels of these.
+        """
+        one_part = self.convolution.groups * self.output_phases == 1
+        return one_part and not self.plan.rows_outside and len(self.copied_image()[0].windows.axes) == 2
+
+    def own_rows(self) -> None:
+        """Each thread copies rows of some images, then computes their tiles."""
+        e, c = self.e, self.convolution
+        channels, chunk = e.dim(c.depth), self.images_at_once()
+        size = self.windows.channel * c.depth * chunk + self.width
+        channel, images = e.dim(self.windows.channel), e.dim(c.images)
+        pitch = e.dim(self.sizes[-1])
+        with e.loop(0, images, chunk) as loop:
+            count = (images - loop.index).min(chunk)
+            with self.tiles_region(count) as (lower, upper, thread):
+                sums, buffer = self.take_sums(thread), self.image_scratch(size, thread)
+                a_image = self.position_tiles * self.row_tiles
+                with e.loop(lower // a_image, (upper - 1) // a_image + 1, nonempty=True) as numbers:
+                    start = numbers.index * a_image
+                    position = (lower - start).max(0) // self.row_tiles * self.width
+                    end = ((upper - start).min(a_image) - 1) // self.row_tiles * self.width + self.width
+                    part = self.image.rows_of(position, end.min(self.positions), pitch)
+                    with e.loop(0, channels) as copied:
+                        self.copy(numbers.index * channels + copied.index, loop.index * channels, buffer, part)
+                self.image.write_behind(buffer, count * channels * channel, self.width)
+                self.some_tiles(lower, upper, loop.index, buffer, False, sums)
 
     def images_at_once(self) -> int:
         """How many images fit into L2 together; one where that is not known."""

@@ -28,7 +28,7 @@ from .emit import F32, F64, Emitter, Ix, plain
 from .integer_product import Parameter, Requantizer, Scale, widened
 from .operands import dims_list, integers, number, text
 from .operator import Operator
-from .phase_image import PhaseImage
+from .phase_image import PhaseImage, RowRange
 from .register_tile import RegisterTile
 from .rows import Row, StoredRow, StoredRows
 from .window import ZERO, Axis, Convolution, Windows, product
@@ -43,7 +43,7 @@ class QuadImage(PhaseImage):
         super().__init__(e, DotProducts(rows_signed=True), windows)
         self.flip, self.zero, self.channels, self.plane = flip, zero, channels, plane
         self.there = e.ix(4)
-        self.padding = self.flips = zero
+        self.filling = self.flips = zero
 
     @property
     def whole_quads(self) -> bool:
@@ -56,18 +56,18 @@ class QuadImage(PhaseImage):
         none = e.constant(0, i32)
         if not self.whole_quads:
             self.there = (self.channels - quad * 4).min(4)
-        self.padding = self.flips = none
+        self.filling = self.flips = none
         for i in range(4):
             shift = e.constant(8 * i, i32)
             byte, flip = (e.bits("shl", b, shift) for b in (self.zero, e.constant(FLIP * self.flip, i32)))
             if not self.whole_quads:
                 inside = self.there.compare("sgt", i)
                 byte, flip = e.select(inside, byte, none), e.select(inside, flip, none)
-            self.padding, self.flips = e.bits("or", self.padding, byte), e.bits("or", self.flips, flip)
+            self.filling, self.flips = e.bits("or", self.filling, byte), e.bits("or", self.flips, flip)
 
     def filler(self) -> SSAValue:
         """The zero point."""
-        return self.e.b.broadcast(self.padding, self.lanes)
+        return self.e.b.broadcast(self.filling, self.lanes)
 
     def contiguous(self, row: Row, column: Ix, count: Ix | None) -> SSAValue:
         buffer, start = in_memory(row)
@@ -168,15 +168,18 @@ class IntegerConvBuilder(ConvBuilder):
         bytes_ = self.context.scratch(i8, size * 4, thread)
         return scratch_of_quads(self.e, bytes_, self.e.dim(size))
 
-    def copy(self, channel: Ix, first: Ix, buffer: SSAValue) -> None:
+    def copied_image(self) -> tuple[QuadImage, StoredRows]:
+        return self.quad_image(self.copied), self.input_rows
+
+    def copy(self, channel: Ix, first: Ix, buffer: SSAValue, part: RowRange | None = None) -> None:
         """A quad of channels; they are numbered within a group."""
         e = self.e
         quads = e.dim(self.convolution.depth)
         group, quad = (first + channel) // quads, (first + channel) % quads
         source = group * e.dim(self.channels) + quad * 4
-        image = self.quad_image(self.copied)
+        image, rows = self.copied_image()
         image.of_quad(quad)
-        image.copy_channel(self.input_rows, source, buffer, channel * e.dim(self.windows.channel))
+        image.copy_channel(rows, source, buffer, channel * e.dim(self.windows.channel), part)
 
     def pack_weights(self) -> SSAValue:
         """[group, tile, quad, tap, row of the tile], by bytes."""

@@ -35,6 +35,17 @@ class RowPhase:
 EachRow: TypeAlias = Callable[[Callable[[Row, Ix], None]], None]
 """Does something with each row of the input and its place, in a loop or for the only one."""
 
+VECTOR_CYCLES = 4
+"""What a vector takes, about, to be copied."""
+
+
+@dataclass(frozen=True)
+class RowRange:
+    """Rows of each phase's plane, from `lower` to `upper`."""
+
+    lower: Ix
+    upper: Ix
+
 
 class PhaseImage:
     """Copies channels.  Every store is inside of the channel's own part, so that channels can be copied at once."""
@@ -74,8 +85,20 @@ class PhaseImage:
         self.copy_channel(source, channel, image, at)
         self.padding = True
 
-    def copy_channel(self, source: Rows, channel: Ix, image: SSAValue, at: Ix) -> None:
-        """One channel, counted through all images, to image[at..]."""
+    def channels_grain(self) -> Ix:
+        """How many channels' copies are enough work for a thread."""
+        vectors = self.e.dim(self.windows.channel) // self.lanes + 1
+        return self.e.ix(self.e.grain_cycles) // (vectors * VECTOR_CYCLES) + 1
+
+    def rows_of(self, first: Ix, end: Ix, pitch: Ix) -> RowRange:
+        """The rows that windows read at the positions from `first` to `end` of an image of two axes, `pitch` of them a
+        row."""
+        rows = self.windows.axes[-2]
+        extent, reach = self.e.dim(self.windows.extents[-2]), self.e.dim(rows.reach // rows.stride)
+        return RowRange(first // pitch, ((end - 1) // pitch + (reach + 1)).min(extent))
+
+    def copy_channel(self, source: Rows, channel: Ix, image: SSAValue, at: Ix, part: RowRange | None = None) -> None:
+        """One channel, counted through all images, to image[at..]; or some of its rows."""
         e, axes = self.e, self.windows.axes
         if len(axes) == 1:
             self._copy_rows(lambda do: do(source.row(channel, []), at), image, source.unrolled)
@@ -103,7 +126,7 @@ class PhaseImage:
                 def row(y: Ix) -> Row:
                     return source.row(channel, [*index, y])
 
-                self._copy_plane(row, image, start, phases.index, inside, source.unrolled)
+                self._copy_plane(row, image, start, phases.index, inside, source.unrolled, part)
             return []
 
         e.nest(extents, [], copy)
@@ -116,14 +139,19 @@ class PhaseImage:
         phase: Ix,
         inside: SSAValue | None,
         unrolled: int,
+        part: RowRange | None,
     ) -> None:
-        """All rows of a phase of the rows' axis: those of the padding, and those of the input's plane between."""
+        """Rows of a phase of the rows' axis: those of the padding, and those of the input's plane between."""
         e, rows = self.e, self.windows.axes[-2]
         extent, pitch = e.dim(self.windows.extents[-2]), e.dim(self.windows.pitches[-2])
         first, end = self._inside(rows, phase, extent)
         if inside is not None:
             first, end = e.select_index(inside, first, extent), e.select_index(inside, end, extent)
-        for lower, upper in ((e.ix(0), first), (end, extent)) if self.padding else ():
+        start = e.ix(0)
+        if part is not None:
+            start, extent = part.lower, part.upper
+            first, end = (i.max(start).min(extent) for i in (first, end))
+        for lower, upper in ((start, first), (end, extent)) if self.padding else ():
             if lower.known is None or lower.known != upper.known:
                 self._fill_rows(image, at, lower, upper, pitch)
 

@@ -22,7 +22,7 @@ from ..template import TemplateContext
 from .emit import Emitter, Ix, plain
 from .epilogues import flat_epilogue
 from .operands import stored_type
-from .phase_image import PhaseImage
+from .phase_image import PhaseImage, RowRange
 from .register_tile import Factors, Products, RegisterTile
 from .rows import input_rows
 from .window import Convolution
@@ -57,10 +57,8 @@ class WinogradBuilder:
         self.take_sizes()
         self.row_tiles = self.rows.ceildiv(self.tile.rows)
         self.positions = e.dim(self.windows.positions)
-        image = self.whole_image()
         with e.loop(0, e.dim(self.c.images)) as images:
-            self.copy_image(image, images.index)
-            self.blocks(image, images.index)
+            self.blocks(images.index)
 
     def take_sizes(self) -> None:
         e, c = self.e, self.c
@@ -70,42 +68,42 @@ class WinogradBuilder:
         """Elements of so many channels; vectors of the last tile may reach behind the last one."""
         return self.windows.channel * channels + 2 * self.tile.columns
 
-    def whole_image(self) -> SSAValue:
-        return self.context.scratch(self.products.sums, self.image_size(self.c.depth))
-
-    def copy_image(self, image: SSAValue, number: Ix) -> None:
-        """All channels of an image."""
-        e = self.e
-        grain = e.ix(2 * e.grain_cycles) // (self.channel // self.tile.lanes + 1) + 1
-        with (
-            e.parallel(self.depth, grain) as (lower, upper, _),
-            e.loop(lower, upper, nonempty=True) as loop,
-        ):
+    def copy_rows(self, image: SSAValue, number: Ix, part: RowRange | None = None) -> None:
+        """All channels of an image, or some rows of these."""
+        with self.e.loop(0, self.depth) as loop:
             source = number * self.depth + loop.index
-            self.image.copy_channel(self.input_rows, source, image, loop.index * self.channel)
+            self.image.copy_channel(self.input_rows, source, image, loop.index * self.channel, part)
 
-    def blocks(self, image: SSAValue, number: Ix) -> None:
-        """All blocks of tiles by all tiles of output channels, in parallel."""
+    def blocks(self, number: Ix) -> None:
+        """All blocks of tiles by all tiles of output channels, in parallel.
+
+        Each thread copies the rows that its blocks read: what another core has written is slow to read.
+        """
         e, tile, context, sums = self.e, self.tile, self.context, self.products.sums
         extent = self.positions.ceildiv(tile.columns) * self.row_tiles
         slots, elements = len(self.form.slots), len(self.form.elements)
         grain = e.ix(e.grain_cycles) // (self.depth * (slots * tile.rows * tile.vectors // 2)).max(1) + 1
         with e.parallel(extent, grain) as (lower, upper, thread):
+            image = context.scratch(sums, self.image_size(self.c.depth), thread)
+            first, end = lower // self.row_tiles, (upper - 1) // self.row_tiles + 1
+            last_position = (end * tile.columns).min(self.positions)
+            rows = self.image.rows_of(first * tile.columns, last_position, e.dim(self.windows.pitches[0]))
+            self.copy_rows(image, number, rows)
             patches = context.scratch(sums, self.slot_place(slots, elements), thread)
             products = context.scratch(sums, as_dim(elements * tile.rows * tile.columns), thread)
             results = context.scratch(sums, as_dim(tile.rows * self.channel_results + tile.lanes), thread)
             # the last stores of a channel read a vector more
             e.store_vector(e.constant(0, sums, tile.lanes), results, e.ix(tile.rows * self.channel_results))
-            with e.loop(lower // self.row_tiles, (upper - 1) // self.row_tiles + 1, nonempty=True) as loop:
+            with e.loop(first, end, nonempty=True) as loop:
                 start, position = loop.index * self.row_tiles, loop.index * tile.columns
                 self.transform_input(image, patches, position)
-                with e.loop((lower - start).max(0), (upper - start).min(self.row_tiles)) as rows:
-                    self.multiply(patches, products, rows.index)
-                    first = rows.index * tile.rows
-                    count = (self.rows - first).min(tile.rows)
+                with e.loop((lower - start).max(0), (upper - start).min(self.row_tiles)) as tiles:
+                    self.multiply(patches, products, tiles.index)
+                    channel = tiles.index * tile.rows
+                    count = (self.rows - channel).min(tile.rows)
                     with e.loop(0, count, nonempty=True) as channels:
                         self.transform_output(products, results, channels.index)
-                    self.store(number, first, count, position, results)
+                    self.store(number, channel, count, position, results)
 
     @property
     def channel_results(self) -> int:

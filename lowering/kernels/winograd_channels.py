@@ -18,6 +18,7 @@ from ..loop_builder import Scalar
 from .emit import Ix, plain
 from .operands import stored_type
 from .panels import transpose
+from .phase_image import RowRange
 from .register_tile import Factors, RegisterTile
 from .winograd import WinogradBuilder
 from .winograd_forms import Group
@@ -40,38 +41,59 @@ class ChannelsBuilder(WinogradBuilder):
         self.column_tiles = self.rows.ceildiv(tile.columns)
         # positions of a block, of which those between two rows are not used
         self.places = (self.block - 1) * self.pitch + columns
-        size = self.slot_place(len(self.form.slots), len(self.form.elements))
-        patches = self.context.scratch(self.products.sums, size)
         blocks = -(-rows // self.block)
-        image = self.whole_image() if blocks > 1 else None
         with e.loop(0, e.dim(c.images)) as images:
-            if image is not None:
-                self.copy_image(image, images.index)
-            with e.loop(0, blocks) as loop:
+            if blocks == 1:
+                self.shared_block(images.index)
+            else:
+                self.own_blocks(images.index, blocks, rows)
+
+    def patches(self, thread: SSAValue | None) -> SSAValue:
+        """V of a block."""
+        size = self.slot_place(len(self.form.slots), len(self.form.elements))
+        return self.context.scratch(self.products.sums, size, thread)
+
+    def channel_image(self, thread: SSAValue) -> SSAValue:
+        return self.context.scratch(self.products.sums, self.image_size(as_dim(1)), thread)
+
+    @property
+    def columns_grain(self) -> Ix:
+        """How many tiles of output channels of a block are enough work for a thread."""
+        work = self.depth * (len(self.form.slots) * self.tiles * self.tile.vectors // 2)
+        return self.e.ix(self.e.grain_cycles) // work.max(1) + 1
+
+    def shared_block(self, number: Ix) -> None:
+        """An image of one block: V is made by all threads, then each has some output channels."""
+        e, patches = self.e, self.patches(None)
+        with e.parallel(self.depth, self.image.channels_grain()) as (lower, upper, thread):
+            self.transform_block(number, e.ix(0), patches, self.channel_image(thread), lower, upper)
+        with e.parallel(self.column_tiles, self.columns_grain) as (lower, upper, thread):
+            self.multiply_block(number, e.ix(0), patches, lower, upper, thread)
+
+    def own_blocks(self, number: Ix, blocks: int, rows: int) -> None:
+        """An image of several blocks: each thread makes V of the blocks that it computes, some output channels of the
+        first and the last one.  What another core has written is slow to read."""
+        e, tiles = self.e, self.column_tiles
+        with e.parallel(tiles * blocks, self.columns_grain) as (lower, upper, thread):
+            patches, image = self.patches(thread), self.channel_image(thread)
+            with e.loop(lower // tiles, (upper - 1) // tiles + 1, nonempty=True) as loop:
                 # the last block may begin before the one before it ends
-                first = (loop.index * self.block).min(rows - self.block)
-                self.transform_block(image, images.index, first, patches)
-                self.multiply_block(images.index, first, patches)
+                first, start = (loop.index * self.block).min(rows - self.block), loop.index * tiles
+                self.transform_block(number, first, patches, image, e.ix(0), self.depth)
+                left, right = (lower - start).max(0), (upper - start).min(tiles)
+                self.multiply_block(number, first, patches, left, right, thread)
 
     def slot_place(self, slot: int, element: int) -> Dim:
         return as_dim(slot * self.c.depth.value * self.places + element * self.tile.lanes)
 
-    def transform_block(self, image: SSAValue | None, number: Ix, first: Ix, patches: SSAValue) -> None:
-        """patches[term, channel, position of the block] = B^T d B.  Without an image each channel is copied here."""
-        e = self.e
-        grain = e.ix(2 * e.grain_cycles) // (self.channel // self.tile.lanes + 1) + 1
-        with e.parallel(self.depth, grain) as (lower, upper, thread):
-            own: SSAValue | None = None
-            if image is None:
-                own = self.context.scratch(self.products.sums, self.image_size(as_dim(1)), thread)
-            with e.loop(lower, upper, nonempty=True) as loop:
-                start = loop.index * self.channel
-                if own is not None:
-                    self.image.copy_channel(self.input_rows, number * self.depth + loop.index, own, e.ix(0))
-                    start = e.ix(0)
-                source = image if own is None else own
-                assert source is not None
-                self.transform_channel(source, start + first * self.pitch, patches, loop.index * self.places)
+    def transform_block(self, number: Ix, first: Ix, patches: SSAValue, image: SSAValue, lower: Ix, upper: Ix) -> None:
+        """patches[term, channel, position of the block] = B^T d B, for some channels; their rows are copied first."""
+        rows = self.windows.axes[0]
+        part = RowRange(first, first + (self.block + (rows.kernel.value - 1) // rows.stride))
+        with self.e.loop(lower, upper, nonempty=True) as loop:
+            source = number * self.depth + loop.index
+            self.image.copy_channel(self.input_rows, source, image, self.e.ix(0), part)
+            self.transform_channel(image, first * self.pitch, patches, loop.index * self.places)
 
     def transform_channel(self, image: SSAValue, start: Ix, patches: SSAValue, at: Ix) -> None:
         e, lanes = self.e, self.tile.lanes
@@ -81,21 +103,19 @@ class ChannelsBuilder(WinogradBuilder):
             for slot, (value, element) in enumerate(zip(values, self.form.slot_elements)):
                 e.store_vector(value, patches, at + e.dim(self.slot_place(slot, element)) + place, mask)
 
-    def multiply_block(self, number: Ix, first: Ix, patches: SSAValue) -> None:
-        """All tiles of output channels of a block, in parallel."""
+    def multiply_block(self, number: Ix, first: Ix, patches: SSAValue, lower: Ix, upper: Ix, thread: SSAValue) -> None:
+        """Some tiles of output channels of a block."""
         e, tile, context, sums = self.e, self.tile, self.context, self.products.sums
-        work = self.depth * (len(self.form.slots) * self.tiles * tile.vectors // 2)
-        with e.parallel(self.column_tiles, e.ix(e.grain_cycles) // work.max(1) + 1) as (lower, upper, thread):
-            products = context.scratch(sums, as_dim(len(self.form.elements) * self.tiles * tile.columns), thread)
-            pixels = self.form.results * self.tiles + tile.lanes
-            results = context.scratch(sums, as_dim(tile.vectors * pixels * tile.lanes), thread)
-            square = context.scratch(sums, as_dim(tile.lanes * tile.lanes), thread)
-            with e.loop(lower, upper, nonempty=True) as loop:
-                self.multiply_columns(patches, products, loop.index)
-                self.transform_columns(products, results, pixels)
-                for v in range(tile.vectors):
-                    channel = loop.index * tile.columns + v * tile.lanes
-                    self.store_pixels(number, channel, first, results, v * pixels, square)
+        products = context.scratch(sums, as_dim(len(self.form.elements) * self.tiles * tile.columns), thread)
+        pixels = self.form.results * self.tiles + tile.lanes
+        results = context.scratch(sums, as_dim(tile.vectors * pixels * tile.lanes), thread)
+        square = context.scratch(sums, as_dim(tile.lanes * tile.lanes), thread)
+        with e.loop(lower, upper, nonempty=True) as loop:
+            self.multiply_columns(patches, products, loop.index)
+            self.transform_columns(products, results, pixels)
+            for v in range(tile.vectors):
+                channel = loop.index * tile.columns + v * tile.lanes
+                self.store_pixels(number, channel, first, results, v * pixels, square)
 
     def multiply_columns(self, patches: SSAValue, products: SSAValue, column_tile: Ix) -> None:
         """products[element, tile of the block, channel]: products of terms, summed over channels."""

@@ -55,7 +55,7 @@ class TilesBuilder(ChannelsBuilder):
         """Tiles in a block, from one channel of V to the next."""
         tiles = self.windows.axes[0].out * self.windows.axes[1].out
         self.most_tiles = dim_min(as_dim(most), tiles)
-        self.image_buffer = self.whole_image()
+        self.image_buffer = self.context.scratch(self.products.sums, self.image_size(c.depth))
         slots, elements = len(self.form.slots), len(self.form.elements)
         size = self.most_tiles * (slots * c.depth.value) + (elements * tile.lanes + tile.rows)
         patches = self.context.scratch(self.products.sums, size)
@@ -88,10 +88,9 @@ class TilesBuilder(ChannelsBuilder):
     def transform_tiles(self, number: Ix, block: TileBlock, patches: SSAValue) -> None:
         """patches[term, channel, tile of the block] = B^T d B; a channel is copied for its first block."""
         e, lanes, image = self.e, self.tile.lanes, self.image_buffer
-        grain = e.ix(2 * e.grain_cycles) // (self.channel // lanes + 1) + 1
         is_first = (block.row + block.column).compare("eq", 0)
         with (
-            e.parallel(self.depth, grain) as (lower, upper, _),
+            e.parallel(self.depth, self.image.channels_grain()) as (lower, upper, _),
             e.loop(lower, upper, nonempty=True) as loop,
         ):
             start = loop.index * self.channel

@@ -408,6 +408,32 @@ def test_winograd(form: int, case: Case) -> None:
     run_winograd(case, form, (6, 2), AVX2, channels=True)
 
 
+LARGE = {
+    "3x3": Case((1, 48, 37, 41), (40, 48, 3, 3), (1,) * 4),
+    "3x3 strided": Case((2, 48, 50, 47), (40, 48, 3, 3), (1, 0, 0, 1), (2, 2)),
+    "5x5 of some images": Case((5, 16, 23, 19), (24, 16, 5, 5), (2,) * 4),
+    "7x7 strided": Case((1, 3, 90, 90), (32, 3, 7, 7), (3,) * 4, (2, 2)),
+    "dilated": Case((1, 24, 40, 33), (24, 24, 3, 3), (2,) * 4, (), (2, 2)),
+}
+"""Large enough to be shared out, with rows that no number of threads divides."""
+
+
+@pytest.mark.parametrize("name", LARGE)
+def test_rows_of_each_thread(name: str) -> None:
+    """Where each thread copies the rows that it reads, their number does not matter."""
+    case = LARGE[name]
+    y = run(case)
+    for threads in (2, 5, 16):
+        np.testing.assert_array_equal(run(case, threads=threads), y)
+    for number, form in enumerate(FORMS):
+        if form in winograd_plan.forms(case.convolution()):
+            for channels in (False, True):
+                y = run_winograd(case, number, (8, 2), host_target(), 1, channels)
+                for threads in (2, 5, 16):
+                    same = run_winograd(case, number, (8, 2), host_target(), threads, channels)
+                    np.testing.assert_array_equal(same, y)
+
+
 @pytest.mark.parametrize("number", [0, 1])
 def test_winograd_of_symbolic_sizes(number: int) -> None:
     weights = data(Case((1, 16, 5, 5), (18, 16, 3, 3)))[1]
