@@ -7,10 +7,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from math import gcd
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, TypeVar
 
 from ..dialects.dims.expression import ZERO, Dim, DimError, as_dim
 from ..dialects.dims.text import brief
+
+T = TypeVar("T")
 
 Relation: TypeAlias = Literal["==", "<="]
 
@@ -28,6 +30,8 @@ class Condition:
     @staticmethod
     def parse(text: str) -> Condition:
         """Reads `expr op expr` with op one of `== <= >= < >`.  Raises DimError."""
+        if (written := _written.get(text)) is not None:
+            return written
         match = _CONDITION.match(text.strip())
         if match is None:
             raise DimError(f"not a condition on dimensions: {text[:100]!r}")
@@ -62,16 +66,35 @@ class Condition:
         return f"{self.left} {self.op} {self.right}"
 
 
+_written: dict[str, Condition] = {}
+_written_pairs: dict[str, tuple[Dim, Dim]] = {}
+"""Conditions whose text was written of late: they are asked about soon, and reading a long one is slow."""
+
+_MOST_WRITTEN = 1 << 10
+
+
+def _keep(table: dict[str, T], text: str, meaning: T) -> None:
+    if len(table) >= _MOST_WRITTEN:
+        table.clear()
+    table[text] = meaning
+
+
+def _write(condition: Condition) -> str:
+    text = str(condition)
+    _keep(_written, text, condition)
+    return text
+
+
 def equality(a: Dim, b: Dim) -> str:
     """`a == b` without factors that both sides have, a number on the right."""
     a, b = reduced(a, b)
-    return f"{b} == {a}" if a.is_const and not b.is_const else f"{a} == {b}"
+    return _write(Condition(b, "==", a) if a.is_const and not b.is_const else Condition(a, "==", b))
 
 
 def at_most(a: Dim, b: Dim) -> str:
     """`a <= b` without factors that both sides have."""
     a, b = reduced(a, b)
-    return f"{a} <= {b}"
+    return _write(Condition(a, "<=", b))
 
 
 def reduced(a: Dim, b: Dim) -> tuple[Dim, Dim]:
@@ -85,7 +108,9 @@ def reduced(a: Dim, b: Dim) -> tuple[Dim, Dim]:
 
 def broadcast_condition(a: Dim, b: Dim) -> str:
     """The condition that two sizes broadcast: the least of |a - b|, |a - 1| and |b - 1| is 0."""
-    return _broadcast_text(str(a), str(b))
+    text = _broadcast_text(str(a), str(b))
+    _keep(_written_pairs, text, (a, b))
+    return text
 
 
 def _broadcast_text(a: str, b: str) -> str:
@@ -95,6 +120,8 @@ def _broadcast_text(a: str, b: str) -> str:
 @lru_cache(maxsize=1 << 10)
 def broadcast_pair(text: str) -> tuple[Dim, Dim] | None:
     """The two sizes of a condition that `broadcast_condition` made; None for other conditions."""
+    if (written := _written_pairs.get(text)) is not None:
+        return written
     sides = _arguments(text, "min(max(")
     if sides is None or text != _broadcast_text(*sides):
         return None

@@ -153,10 +153,17 @@ def broadcast(args: tuple[Dim, ...]) -> Dim:
     for arg in args:
         if never_one(arg):
             return arg
-    follows = [a for a in args if any(follows_size(a, b) or cuts_size(a, b) for b in args if b is not a)]
+    cut = [a for a in args if _has_extremum(a)]
+    follows = {a for a in cut if any(follows_size(a, b) or cuts_size(a, b) for b in args if b is not a)}
     if follows:
         return broadcast(tuple(a for a in args if a not in follows))
     return call_dim("broadcast", tuple(sorted(args, key=str)))
+
+
+def _has_extremum(a: Dim) -> bool:
+    """Whether it is a min or max of two, plus a constant: no other may follow from another size."""
+    atom = a.atom or (a - a.constant_term).atom
+    return atom is not None and atom.args is not None and atom.kind in ("min", "max") and len(atom.args) == 2
 
 
 def follows_size(a: Dim, size: Dim) -> bool:

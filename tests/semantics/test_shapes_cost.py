@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import numpy as np
 import onnx
+import onnx.parser
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 from sardonyx.dialects.dims import Dim, as_dim, dim_max
@@ -171,3 +172,29 @@ def test_sizes_broadcast_from_many_read_back() -> None:
     size = dim_broadcast(*(Dim.symbol(f"L{i}") for i in range(400)))
     parse_dim.cache_clear()
     assert parse_dim(str(size)) is size
+
+
+def test_a_size_broadcast_from_many() -> None:
+    """Each of many symbols is met by all before it."""
+    names = [f"S{i}" for i in range(400)]
+    inputs = ", ".join(f"float[{name}] x{name}" for name in names)
+    made = onnx.parser.parse_model(
+        f"""<ir_version: 10, opset_import: ["" : 18]> g ({inputs}) => (float[T] y)
+        {{ y = Sum ({", ".join("x" + name for name in names)}) }}"""
+    )
+    assert seconds(lambda: infer_shapes(made)) < 8
+
+
+def test_lengths_that_each_pad_fills_up() -> None:
+    """Guards on long sums of remainders are not read back from their text."""
+    nodes, at = "", "x"
+    for i in range(200):
+        nodes += f"""s{i} = Shape <start = 1> ({at}) n{i} = Neg (s{i}) r{i} = Mod (n{i}, k{i % 7})
+            p{i} = Concat <axis = 0> (zero, zero, zero, r{i}) y{i} = Pad ({at}, p{i})\n"""
+        at = f"y{i}"
+    numbers = ", ".join(f"int64[1] k{k} = {{{k + 2}}}" for k in range(7))
+    made = onnx.parser.parse_model(
+        f"""<ir_version: 10, opset_import: ["" : 18]> g (float[B, L] x) => (float[B, M] y199)
+        <{numbers}, int64[1] zero = {{0}}> {{ {nodes} }}"""
+    )
+    assert seconds(lambda: infer_shapes(made)) < 6
