@@ -7,6 +7,7 @@ Slice(x, s, e)               ->  Slice(x, s, e within the longest axis)
 Pad(x, p, v, axes)           ->  Pad(x, p for all axes, v)
 Unsqueeze, Squeeze(x, axes)  ->  Reshape(x, sizes)
 Reduce*(x, axes)             ->  Reduce*(Reshape(x, [kept 0, reduced 0, kept 1, ...]), [1, 3, ...])
+Reduce*(scalar, axes)        ->  Reduce*(scalar, [])
 Tile(x, repeats)             ->  Tile(x, Reshape(repeats, [rank])), and others that have a number for each axis
 
 In Reduce, one of each pair is 1, so that the elements stay where they are.
@@ -415,6 +416,10 @@ class SpreadReduce(Pattern):
         rank, left = rank_of(x), rank_of(op.results[0])
         if rank and x is not None and axes is not None and are_as_many(axes, rank):
             rewriter.replace(op, [self.over_all(Build(rewriter), op, x, axes, rank)])
+            return
+        if rank == 0 and x is not None and not are_numbers(axes):  # which are none, as inference states
+            b = Build(rewriter)
+            rewriter.replace(op, [b.op(type(op), x, b.ints([]), attributes=op.properties)])
             return
         if not bound_by_execution(op) or rank is None or left is None:
             return

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import onnx.parser
 import pytest
-from onnx import ModelProto, helper
+from onnx import ModelProto, helper, numpy_helper
 
 import sardonyx as sx
 
@@ -242,3 +242,30 @@ def test_types_of_elements_are_known_without_ranks() -> None:
     assert program(keys)["y0"].tolist() == [[1.5, 0.5, -1.0]]
     program = sx.compile(of_any_rank("TreeEnsembleClassifier", {"x": x}, 2, "ai.onnx.ml", **BRANCH), cache=False)
     assert program(x)["y0"].tolist() == [7, 9] and program.outputs[0].dtype == np.int64
+
+
+def test_elements_that_attributes_and_defaults_tell() -> None:
+    x, sizes = ramp(2, 3), np.array([2, 3])
+    cases: list[tuple[str, dict[str, np.ndarray[Any, Any]], type, tuple[int, ...], dict[str, Any]]] = [
+        ("ConstantOfShape", {"s": sizes}, np.float32, (2, 3), {}),
+        ("ConstantOfShape", {"s": sizes}, np.int64, (2, 3), {"value": numpy_helper.from_array(np.array([7]))}),
+        ("EyeLike", {"x": x}, np.float32, (2, 3), {}),
+        ("EyeLike", {"x": x}, np.int32, (2, 3), {"dtype": 6}),
+        ("Bernoulli", {"x": x / 8}, np.float32, (2, 3), {}),
+        ("RandomNormalLike", {"x": x}, np.float32, (2, 3), {}),
+        ("RandomUniformLike", {"x": x}, np.float64, (2, 3), {"dtype": 11}),
+        ("Multinomial", {"x": x}, np.int32, (2, 4), {"sample_size": 4}),
+        ("HannWindow", {"n": np.array(5)}, np.float32, (5,), {}),
+    ]
+    for op, inputs, dtype, shape, attributes in cases:
+        program = sx.compile(of_any_rank(op, inputs, 1, **attributes), cache=False)
+        assert program.outputs[0].dtype == dtype, op
+        assert program(*inputs.values())["y0"].shape == shape, op
+
+
+def test_a_tensor_of_any_rank_split_to_a_sequence() -> None:
+    made = model("float[A] x, int64 i", "s = SplitToSequence (x) a = SequenceAt (s, i) y = Neg (a)")
+    made.graph.input[0].type.tensor_type.ClearField("shape")
+    program = sx.compile(made, cache=False)
+    for shape in ((3,), (2, 3), (2, 1, 3)):
+        assert np.array_equal(program(ramp(*shape), np.array(1))["y"], -ramp(*shape)[1:2])

@@ -265,6 +265,7 @@ RANKS: dict[type[OnnxOp], tuple[tuple[int, int, int | None], ...]] = {
         onnx.CompressOp: {0: _SOME, 1: _VECTOR},
         onnx.ConcatOp: {0: _SOME},
         onnx.ConstantOfShapeOp: {0: _VECTOR},
+        onnx.DFTOp: {0: (2, None)},
         onnx.ExpandOp: {1: _VECTOR},
         onnx.GatherOp: {0: _SOME},
         onnx.GatherElementsOp: {0: _SOME},
@@ -289,6 +290,8 @@ RANKS: dict[type[OnnxOp], tuple[tuple[int, int, int | None], ...]] = {
         onnx.TriluOp: {0: _IMAGE, 1: _NUMBER},
         onnx.UnsqueezeOp: {1: _NUMBER},
         onnx.UpsampleOp: {1: _VECTOR},
+        onnx.MlArrayFeatureExtractorOp: {0: _SOME},
+        onnx.MlNormalizerOp: {0: _SOME},
     }.items()
 }
 """The ranks, least and most, that operands by formal position may have, where not every rank will do."""

@@ -55,7 +55,12 @@ RULES: dict[type[Operation], Callable[[Context], Types]] = {
     **ml.RULES,
 }
 
-ELEMENTS: ResultElements = {**elementwise.ELEMENTS, **contraction.ELEMENTS, **ml.ELEMENTS}
+ELEMENTS: ResultElements = {
+    **elementwise.ELEMENTS,
+    **contraction.ELEMENTS,
+    **creation.ELEMENTS,
+    **ml.ELEMENTS,
+}
 """Element types of results, where neither the schema's type variables nor its attributes of types tell them."""
 
 _ELEMENTS = {name: element for element, name in ELEMENT_NAMES.items()}

@@ -169,6 +169,9 @@ def sequence_length(c: Context) -> Types:
 
 def split_to_sequence(c: Context) -> Types:
     """Parts of one size where `split` is a scalar, the last perhaps smaller; of size 1 where there is none."""
+    if isinstance(whole := c.type_of(0), UnrankedTensorType):
+        keep_items(c, None)
+        return [SequenceType(whole)]
     x = list(c.dims(0))
     if not x:
         raise ShapeError("a scalar has no axis to split")

@@ -11,7 +11,7 @@ from ...dialects import onnx
 from ...dialects.dims.expression import ONE, Dim, as_dim, dim_max
 from ...dialects.dims.interval import SIZE_LIMIT, is_signed
 from ...dialects.onnx.types import STRING, SparseAttr, WeightAttr, element_of_dtype
-from .context import Context, Rules, ShapeError, Types
+from .context import Context, ResultElements, Rules, ShapeError, Types
 from .elements import Element, Ratio, row_major
 from .elementwise import FLOAT, element_of_code
 from .limits import holds_limits
@@ -71,13 +71,14 @@ def dims_tensor(c: Context) -> Types:
 
 
 def constant_of_shape(c: Context) -> Types:
+    return [sized_by(c, 0, _filled_with(c))]
+
+
+def _filled_with(c: Context) -> Attribute:
+    """The element type of the value that a tensor is filled with."""
     value = c.op.properties.get("value")
-    element: Attribute = FLOAT
-    if value is not None:
-        type_ = attribute_type(c, value)
-        if type_ is not None:
-            element = type_.element_type  # type: ignore[attr-defined]
-    return [sized_by(c, 0, element)]
+    type_ = None if value is None else attribute_type(c, value)
+    return FLOAT if type_ is None else type_.element_type  # type: ignore[attr-defined]
 
 
 def sized_by(c: Context, index: int, element: Attribute) -> Attribute:
@@ -177,14 +178,18 @@ def _float_range(c: Context, values: list[Element]) -> Dim | None:
 
 
 def eye_like(c: Context) -> Types:
-    code = c.attr("dtype")
-    return [c.tensor(element_of_code(code) if code else c.element(0), c.dims_of_rank(0, 2))]
+    return [c.tensor(_dtype(c), c.dims_of_rank(0, 2))]
 
 
 def like_dtype(c: Context) -> Types:
     """The first operand's dims, with the attribute's element type where it has one."""
+    return [c.tensor(_dtype(c), c.dims(0))]
+
+
+def _dtype(c: Context) -> Attribute:
+    """The attribute's element type, or that of the first operand."""
     code = c.attr("dtype")
-    return [c.tensor(element_of_code(code) if code else c.element(0), c.dims(0))]
+    return element_of_code(code) if code else c.element(0)
 
 
 def random(c: Context) -> Types:
@@ -192,16 +197,24 @@ def random(c: Context) -> Types:
 
 
 def multinomial(c: Context) -> Types:
-    code = c.attr("dtype")
-    element = i32 if code is None else element_of_code(code)
     rows, classes = c.dims_of_rank(0, 2)
     c.reads([classes], [rows, as_dim(c.attr("sample_size"))], "Multinomial of no classes")
-    return [c.tensor(element, [rows, c.attr("sample_size")])]
+    return [c.tensor(_drawn(c), [rows, c.attr("sample_size")])]
+
+
+def _drawn(c: Context) -> Attribute:
+    """The element type of Multinomial's classes."""
+    code = c.attr("dtype")
+    return i32 if code is None else element_of_code(code)
+
+
+def _output(c: Context) -> list[Attribute]:
+    return [element_of_code(c.attr("output_datatype"))]
 
 
 def window(c: Context) -> Types:
     length = c.ints(0)
-    element = element_of_code(c.attr("output_datatype"))
+    [element] = _output(c)
     if length is not None:
         c.at_most(0, length[0], "the length of a window")
     return [c.tensor(element, [c.fresh(0, 0) if length is None else length[0]])]
@@ -209,7 +222,7 @@ def window(c: Context) -> Types:
 
 def mel_weight_matrix(c: Context) -> Types:
     bins, length = c.ints(0), c.ints(1)
-    element = element_of_code(c.attr("output_datatype"))
+    [element] = _output(c)
     if bins is None or length is None:
         return [c.tensor(element, [c.fresh(0, 0), c.fresh(0, 1)])]
     c.at_most(0, bins[0], "the number of bins of MelWeightMatrix")
@@ -281,4 +294,14 @@ RULES: Rules = {
     onnx.MelWeightMatrixOp: mel_weight_matrix,
     onnx.DFTOp: dft,
     onnx.STFTOp: stft,
+}
+
+ELEMENTS: ResultElements = {
+    onnx.ConstantOfShapeOp: lambda c: [_filled_with(c)],
+    onnx.EyeLikeOp: lambda c: [_dtype(c)],
+    onnx.BernoulliOp: lambda c: [_dtype(c)],
+    onnx.RandomNormalLikeOp: lambda c: [_dtype(c)],
+    onnx.RandomUniformLikeOp: lambda c: [_dtype(c)],
+    onnx.MultinomialOp: lambda c: [_drawn(c)],
+    **dict.fromkeys((onnx.HannWindowOp, onnx.HammingWindowOp, onnx.BlackmanWindowOp, onnx.MelWeightMatrixOp), _output),
 }

@@ -445,7 +445,10 @@ def center_crop_pad(c: Context) -> Types:
     x = c.dims(0)
     shape = c.ints(1)
     axes = attribute_ints(c, "axes", range(len(x)))
+    if axes and not x:
+        raise ShapeError(f"its attribute 'axes' is {axes}, and a scalar has no axes")
     if shape is None:
+        _none_for_a_scalar(c, 1, "size")
         return [c.like(0, [c.fresh(0, a) for a in range(len(x))])]
     if len(shape) != len(axes):
         raise ShapeError(f"CenterCropPad has {len(shape)} sizes for {len(axes)} axes")
@@ -480,12 +483,19 @@ def tile(c: Context) -> Types:
     x = c.dims(0)
     repeats = c.ints(1)
     if repeats is None:
+        _none_for_a_scalar(c, 1, "repeat")
         return [c.like(0, [c.fresh(0, a) for a in range(len(x))])]
     if len(repeats) != len(x):
         raise ShapeError(f"Tile has {len(repeats)} repeats for rank {len(x)}")
     for r in repeats:
         c.at_most(0, r, "a repeat of Tile")
     return [c.like(0, [d * r for d, r in zip(x, repeats)])]
+
+
+def _none_for_a_scalar(c: Context, index: int, what: str) -> None:
+    """States that an operand with a number for each axis is empty where the first has none."""
+    if not c.rank(0):
+        c.equal(c.count(c.dims(index)), ZERO, f"{c.op.name.removeprefix('onnx.')} of a scalar has no {what}")
 
 
 # --- gather and scatter -----------------------------------------------------------------------------------------------

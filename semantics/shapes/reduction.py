@@ -7,7 +7,7 @@ from xdsl.dialects.builtin import i64
 
 from ...dialects import onnx
 from ...dialects.dims import as_dim
-from ...dialects.dims.expression import ONE
+from ...dialects.dims.expression import ONE, ZERO
 from ..chosen_axes import reduced_to_one, without_one
 from .context import Context, Rules, ShapeError, Types
 
@@ -24,9 +24,10 @@ def reduce(c: Context) -> Types:
         axes = c.known_ints(1)
     if axes is None and x and c.dims(1) == (as_dim(len(x)),):
         axes = list(range(len(x)))  # as many as there are
+    if axes is None and not x:
+        c.equal(c.count(c.dims(1)), ZERO, "a scalar has no axis to reduce")
+        axes = []
     if axes is None and (chosen := c.ints(1)) is not None and (keep or (len(chosen) == 1 and len(x) <= FEW_AXES)):
-        if not x and chosen:
-            raise ShapeError(f"{c.op.name} of a scalar along an axis")
         for axis in chosen:
             c.at_most(-len(x), axis, "axes of a reduction")
             c.at_most(axis, len(x) - 1, "axes of a reduction")

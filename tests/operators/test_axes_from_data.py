@@ -205,3 +205,40 @@ def test_resize_that_keeps_the_aspect_ratio(policy: str) -> None:
     attributes = {"keep_aspect_ratio_policy": policy, "axes": [2, 3], "mode": "linear"}
     for sizes in ((7, 8), (3, 9)):
         check("Resize", [floats(1, 1, 2, 4), None, None, ints(*sizes)], attributes, tolerance=64)
+
+
+@pytest.mark.parametrize("name", [*REDUCTIONS, "ReduceSumSquare", "ReduceLogSum", "ReduceL1", "ReduceMin"])
+@pytest.mark.parametrize("ranked", [True, False])
+def test_a_scalar_has_no_axes(name: str, ranked: bool) -> None:
+    """Whether they are reduced or not: what is left to do of the reduction is done."""
+    x = np.array(1.5, np.float32)
+    for attributes in ({}, {"keepdims": 0}, {"noop_with_empty_axes": 1}):
+        expected = REFERENCE["", name]([x, ints()], attributes, 1)
+        model = model_of(name, [x, ints()], attributes, expected)
+        model.graph.input[1].type.tensor_type.shape.dim[0].dim_param = "K"
+        if not ranked:
+            for given in model.graph.input:
+                given.type.tensor_type.ClearField("shape")
+        program = sx.compile(model)
+        np.testing.assert_allclose(program(x0=x, x1=ints())["y0"], expected[0], rtol=1e-6)
+        assert program.explain().to_dict()["hosted"] == []
+        with pytest.raises(sx.InputError, match=f"a scalar has no axis to reduce.*{name} 'node'"):
+            program(x0=x, x1=ints(0))
+
+
+def test_a_scalar_has_no_number_for_an_axis() -> None:
+    x = np.array(1.5, np.float32)
+    for name in ("Tile", "CenterCropPad", "Pad"):
+        model = model_of(name, [x, ints()], {}, [x])
+        model.graph.input[1].type.tensor_type.shape.dim[0].dim_param = "K"
+        program = sx.compile(model)
+        assert program(x0=x, x1=ints())["y0"] == x
+        with pytest.raises(sx.InputError, match=name):
+            program(x0=x, x1=ints(2, 2))
+    with pytest.raises(sx.ModelError, match=r"its attribute 'axes' is \[0\], and a scalar has no axes"):
+        sx.compile(model_of("CenterCropPad", [x, ints(2)], {"axes": [0]}, [x]))
+    with pytest.raises(sx.ModelError, match=r"DFT.*input 0 \('input'\) has rank 0, and must have at least 2"):
+        sx.compile(model_of("DFT", [x, None, np.array(0)], {}, [x], constants=[2]))
+    for name, more in (("ArrayFeatureExtractor", [ints(0)]), ("Normalizer", [])):
+        with pytest.raises(sx.ModelError, match=f"{name}.*has rank 0, and must have at least 1"):
+            sx.compile(model_of(name, [x, *more], {}, [x], domain="ai.onnx.ml"))
