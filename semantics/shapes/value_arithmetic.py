@@ -142,9 +142,28 @@ def subtract(c: Context, a: Any, b: Any) -> Element:
 def multiply(c: Context, a: Any, b: Any) -> Element:
     if isinstance(a, Dim):
         return a * b
-    if not (a.exact and b.exact) or _large(a) or _large(b):
+    if not (a.exact and b.exact):
+        return _scaled(c, a, b.constant, b) or _scaled(c, b, a.constant, a)
+    if _large(a) or _large(b):
         return None
     return ratio(c, a.numerator * b.numerator, a.denominator * b.denominator, a, b)
+
+
+def _scaled(c: Context, quotient: Ratio, by: Fraction | None, number: Ratio) -> Ratio | None:
+    """A rounded quotient that is not negative, times a number above 0: its floor and ceiling are those of the product.
+
+    As for a sum (`_shifted`), the two roundings are off by less than a product that is no integer is from the next.
+    Where it is an integer, the quotient is one, too, but for powers of two, since the number has no factor of the
+    divisor: nothing is rounded.
+    """
+    if quotient.exact or quotient.shifted or not number.exact or by is None or by <= 0 or _large(number):
+        return None
+    odd = quotient.denominator // (quotient.denominator & -quotient.denominator)
+    if gcd(odd, by.numerator) > 1 or not c.scope.facts.prove_le(0, quotient.numerator):
+        return None
+    total, most = quotient.numerator * by.numerator, 2 ** MANTISSA.get(type(c.element(0)), 0)
+    limits = (*quotient.limits, Limit(total, most // 2))
+    return Ratio(total, quotient.denominator * by.denominator, False, limits, True)
 
 
 def _large(x: Ratio) -> bool:
@@ -161,6 +180,8 @@ def divide(c: Context, a: Any, b: Any) -> Element:
     by = b.constant
     if by is None and (quotient := _quotient(c, a, b)) is not None:
         return quotient
+    if not a.exact and by:
+        return _scaled(c, a, 1 / by, b)
     if not (a.exact and b.exact) or not by or _large(b):
         return None
     numerator, denominator = a.numerator * by.denominator, a.denominator * by.numerator
