@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-from onnx import NodeProto
+from onnx import GraphProto, NodeProto, ValueInfoProto
 
 from ..runtime.errors import ModelError
 
@@ -19,7 +19,15 @@ class Fit(NamedTuple):
     given: str
 
 
-def check_bodies(proto: NodeProto, domain: str, since: int) -> None:
+def fed_inputs(graph: GraphProto, ir_version: int) -> list[ValueInfoProto]:
+    """The inputs of a body that its node feeds: before IR version 4 every initializer had to be listed among them."""
+    if ir_version >= 4:
+        return list(graph.input)
+    given = {t.name for t in graph.initializer} | {t.values.name for t in graph.sparse_initializer}
+    return [info for info in graph.input if info.name not in given]
+
+
+def check_bodies(proto: NodeProto, domain: str, since: int, ir_version: int) -> None:
     """Raises ModelError for a body with more or fewer inputs or outputs than the node, of version `since`, has."""
     fit_of = _FITS.get((domain, proto.op_type))
     if fit_of is None:
@@ -31,7 +39,7 @@ def check_bodies(proto: NodeProto, domain: str, since: int) -> None:
         graph = attribute.g
         what = f"its '{attribute.name}'" + (f", the graph '{graph.name}'," if graph.name else "")
         for found, wanted, side, meaning in (
-            (len(graph.input), fit.inputs, "input", fit.taken),
+            (len(fed_inputs(graph, ir_version)), fit.inputs, "input", fit.taken),
             (len(graph.output), fit.outputs, "output", fit.given),
         ):
             if found != wanted:

@@ -6,12 +6,11 @@ the same node, with everything that the proto holds.  Names are the file's where
 
 from __future__ import annotations
 
-from onnx import GraphProto, ModelProto, defs, helper
+from onnx import GraphProto, ModelProto, defs
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Block
 
-from ..dialects import onnx
 from ..dialects.onnx import model as names
 from ..dialects.onnx.attributes import text_of
 from ..dialects.onnx.base import describe, value_name
@@ -64,12 +63,13 @@ class _Exporter:
             proto.ClearField("functions")
             self._output.restore_all(proto)
         self._write_header(proto)
+        self._output.ir_version = proto.ir_version
         for op in self._module.ops:
             if isinstance(op, FuncOp) and names.is_local_function(op):
                 self._write_function(op, proto)
             elif not isinstance(op, FuncOp) or op is not main:
                 raise UnsupportedError(f"{describe(op)} is of no graph level, so no model can be written")
-        self._write_main(main, proto.graph, proto.ir_version)
+        self._write_main(main, proto.graph)
         for domain, version in self._output.added.items():
             proto.opset_import.add(domain=domain, version=version)
         return proto
@@ -91,7 +91,7 @@ class _Exporter:
 
     # Functions
 
-    def _write_main(self, func: FuncOp, graph: GraphProto, ir_version: int) -> None:
+    def _write_main(self, func: FuncOp, graph: GraphProto) -> None:
         came = self._main_source()
         block = func.body.block
         if came is not None:
@@ -112,30 +112,12 @@ class _Exporter:
             outputs = [value_name(v) or f"output_{i}" for i, v in enumerate(last.operands)]
         writer.reserve_outputs(list(last.operands), outputs)
         writer.write(graph, list(zip(last.operands, outputs)))
-        self._write_inputs(writer, block, came[0] if came is not None else None, graph, ir_version)
+        writer.write_inputs(graph)
         listed = came[0].output if came is not None else ()
         for index, (value, name) in enumerate(zip(last.operands, outputs)):
             source = listed[index] if index < len(listed) and listed[index].name == name else None
             add_info(graph.output, name, value.type, source)
         writer.keep_declared(graph)
-
-    def _write_inputs(
-        self, writer: GraphWriter, block: Block, came: GraphProto | None, graph: GraphProto, ir_version: int
-    ) -> None:
-        """The graph's inputs, in the file's order, with the initializers that the file lists among them."""
-        arguments = {writer.name(a): a for a in block.args}
-        constants = {t.name for t in graph.initializer} | {t.values.name for t in graph.sparse_initializer}
-        listed = {info.name: info for info in came.input} if came is not None else {}
-        order = [name for name in listed if name in arguments or name in constants]
-        if [name for name in order if name in arguments] != list(arguments):
-            order = [*arguments, *(name for name in order if name not in arguments)]
-        for name in order:
-            argument = arguments.get(name)
-            add_info(graph.input, name, argument.type if argument is not None else onnx.UNKNOWN, listed.get(name))
-        if ir_version < 4:  # all initializers are inputs
-            as_came = {tensor.name for tensor in came.initializer} if came is not None else set[str]()
-            new = [t for t in graph.initializer if t.name not in order and t.name not in as_came]
-            graph.input.extend(helper.make_tensor_value_info(t.name, t.data_type, t.dims) for t in new)
 
     def _main_source(self) -> tuple[GraphProto, Block] | None:
         if self.source is None:

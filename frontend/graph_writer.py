@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Any, TypeAlias, cast
 
 import numpy as np
-from onnx import AttributeProto, GraphProto, NodeProto, TensorProto
+from onnx import AttributeProto, GraphProto, NodeProto, TensorProto, helper
 from xdsl.dialects.builtin import ArrayAttr
 from xdsl.dialects.func import ReturnOp
 from xdsl.ir import Attribute, Block, BlockArgument, Operation, OpResult, SSAValue
@@ -536,13 +536,28 @@ class GraphWriter:
         listed = came[0].output if came is not None else ()
         outputs = inner.body_outputs(list(last.operands), [info.name for info in listed])
         inner.write(graph, list(zip(last.operands, outputs)))
-        for at, argument in enumerate(block.args):
-            source = came[0].input[at] if came is not None and at < len(came[0].input) else None
-            add_info(graph.input, inner.name(argument), argument.type, source)
+        inner.write_inputs(graph)
         for at, value in enumerate(last.operands):
             name = outputs[at] or inner.name(value)
             add_info(graph.output, name, value.type, listed[at] if at < len(listed) else None)
         inner.keep_declared(graph)
+
+    def write_inputs(self, graph: GraphProto) -> None:
+        """The graph's inputs, in the file's order, with the initializers that the file lists among them."""
+        came = self.came[0] if self.came is not None else None
+        arguments = {self.name(a): a for a in self.block.args}
+        constants = {t.name for t in graph.initializer} | {t.values.name for t in graph.sparse_initializer}
+        listed = {info.name: info for info in came.input} if came is not None else {}
+        order = [name for name in listed if name in arguments or name in constants]
+        if [name for name in order if name in arguments] != list(arguments):
+            order = [*arguments, *(name for name in order if name not in arguments)]
+        for name in order:
+            argument = arguments.get(name)
+            add_info(graph.input, name, argument.type if argument is not None else onnx.UNKNOWN, listed.get(name))
+        if self.output.ir_version < 4:  # all initializers are inputs
+            as_came = {tensor.name for tensor in came.initializer} if came is not None else set[str]()
+            new = [t for t in graph.initializer if t.name not in order and t.name not in as_came]
+            graph.input.extend(helper.make_tensor_value_info(t.name, t.data_type, t.dims) for t in new)
 
     def body_outputs(self, values: Sequence[SSAValue], listed: Sequence[str]) -> list[str]:
         """A name for each output that needs a copy, "" for the others, which go by their own.

@@ -39,7 +39,7 @@ from ..dialects.onnx.schema import add_segments
 from ..dialects.onnx.types import UNKNOWN, RefAttr
 from ..runtime.errors import InputError, ModelError, UnsupportedError
 from ..semantics.weights import File, WeightStore, map_file
-from .bodies import check_bodies
+from .bodies import check_bodies, fed_inputs
 from .calls import Parameters, require_imports
 from .damage import parse, refuse_bad_text
 from .header import header_of
@@ -275,7 +275,7 @@ class Reader:
             else:
                 resolved = resolve(domain, op_type, opsets.get(domain))
                 if resolved is not None:
-                    check_bodies(proto, domain, resolved.schema.since_version)
+                    check_bodies(proto, domain, resolved.schema.since_version, self.proto.ir_version)
                 if resolved is None:
                     op = self._custom(proto, domain, operands, scope, opsets)
                 elif resolved.fits:
@@ -485,13 +485,14 @@ class Reader:
         return self.weights.add(_frozen([s.decode("utf-8", "surrogateescape") for s in proto.strings], object))
 
     def _region(self, graph: GraphProto, scope: Scope, opsets: Mapping[str, int]) -> tuple[Region, _Body]:
-        block = Block(arg_types=[UNKNOWN] * len(graph.input))
+        fed = fed_inputs(graph, self.proto.ir_version)
+        block = Block(arg_types=[UNKNOWN] * len(fed))
         inner = Scope(scope)
-        for argument, info in zip(block.args, graph.input):
+        for argument, info in zip(block.args, fed):
             inner.define(needed(info.name, "an input of a body"), argument)
         block.add_op(onnx.YieldOp.make(self._graph(graph, block, inner, opsets)))
         listed = _declared([*graph.input, *graph.output, *graph.value_info])
-        return Region(block), _Body([i.name for i in graph.input], listed)
+        return Region(block), _Body([i.name for i in fed], listed)
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,7 @@ class Output:
     source: Reader | None
     embed_external: bool
     reserved: set[str]
+    ir_version: int = 10
     added: dict[str, int] = field(default_factory=dict[str, int])
 
     def version(self, domain: str, versions: Mapping[str, int]) -> int:

@@ -24,7 +24,8 @@ def sigmoid(e: Emitter, x: SSAValue) -> SSAValue:
 
 
 def _affine(e: Emitter, x: SSAValue, a: float, b: float) -> SSAValue:
-    return e.add(e.mul(x, like(e, a, x)), like(e, b, x))
+    """a * x + b, rounded once: next to its zero nothing is left of a rounded product."""
+    return e.fma(x, like(e, a, x), like(e, b, x))
 
 
 def _elu(e: Emitter, x: SSAValue, a: float, b: float) -> SSAValue:

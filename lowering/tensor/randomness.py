@@ -204,9 +204,17 @@ def dropped(o: Operands) -> list[Node]:
     """
     x, ratio, training = o[0], o.get(1), o[2]
     t, dims = x.element.compute, x.dims
-    share = _scalar(converted(ratio, t)) if ratio is not None else pointwise(lambda s: s.constant(0.5, t), (), (), t, 0)
-    active = _scalar(training)
-    share = pointwise(lambda s, on, r: s.select(on, r, s.constant(0.0, t)), (active, share), (), t, 1)
+    given = _scalar(converted(ratio, t)) if ratio is not None else pointwise(lambda s: s.constant(0.5, t), (), (), t, 0)
+    active, message = _scalar(training), o.problem("'ratio' must be in [0, 1)")
+
+    def dropping(body: Body, index: Index) -> SSAValue:
+        s, zero, one = body.scalars, body.scalars.constant(0.0, t), body.scalars.constant(1.0, t)
+        r = s.select(body.read(active, ()), body.read(given, ()), zero)
+        valid = s.both(s.compare("ge", r, zero, t), s.compare("lt", r, one, t))
+        s.check(valid, "value", message, [])
+        return r
+
+    share = Computed((), t, ((active, Use.ONCE), (given, Use.ONCE)), dropping, cost=2)
     draw = unit(numbers(o, dims), t)
     kept = pointwise(lambda s, u, r: s.compare("ge", u, r, t), (draw, share), dims, BOOL, 2)
 

@@ -121,9 +121,10 @@ def dropout(
     share = t.type(0.5) if ratio is None else np.asarray(ratio).reshape(()).astype(t)
     if training_mode is None or not scalar_of(training_mode) or share == 0:
         return x, np.ones(x.shape, np.bool_)
+    if not 0 <= share < 1:
+        raise ValueError(f"the ratio is {share:g}, and must be in [0, 1)")
     kept = unit(numbers(seed, x.shape), t) >= share
-    scaled = x.astype(t) / (t.type(1) - share) if share < 1 else np.zeros(x.shape, t)
-    return narrow(np.where(kept, scaled, t.type(0)), x.dtype), kept
+    return narrow(np.where(kept, x.astype(t) / (t.type(1) - share), t.type(0)), x.dtype), kept
 
 
 RANDOMNESS: dict[str, Function] = {

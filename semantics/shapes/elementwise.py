@@ -128,9 +128,10 @@ def cast_like(c: Context) -> Types:
 
 
 def dropout(c: Context) -> Types:
-    ratio = c.constant(1)
-    if ratio is not None and ratio.size == 1 and not 0 <= float(ratio.reshape(())) <= 1:
-        raise ShapeError(f"its ratio is {float(ratio.reshape(())):g}, and must be in [0, 1]")
+    ratio, training = c.constant(1), c.constant(2)
+    trains = training is not None and training.size == 1 and bool(training.reshape(()))
+    if trains and ratio is not None and ratio.size == 1 and not 0 <= float(ratio.reshape(())) < 1:
+        raise ShapeError(f"its ratio is {float(ratio.reshape(())):g}, and must be in [0, 1)")
     return [c.type_of(0), c.tensor(BOOL, c.dims(0))]
 
 

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import re
 
+import numpy as np
 import onnx
+import onnx.checker
 import onnx.parser
 import pytest
 from onnx import ModelProto
+from sardonyx.frontend.exporter import export_model
 from sardonyx.frontend.importer import import_model
 from sardonyx.runtime.errors import InputError, ModelError
 
@@ -124,3 +127,27 @@ def test_the_condition_that_a_body_gives_is_one_truth() -> None:
     program = sx.compile(made(four.replace("[4]", "[N]")))
     with pytest.raises(InputError, match=r"the condition, is one truth.*: N == 1 does not hold: 4 and 1"):
         program({"n": 2, "x": [1.0] * 4})
+
+
+OLD = """g (int64 n, float[4] x, bool b) => (float[4] z) {
+    [turn] y = Loop(n, , x) <body = l (int64 i, bool c, float[4] a, float w, float[4] v) => (bool d, float[4] o)
+        <float w = {2.0}, float[4] v = {1.0, 2.0, 3.0, 4.0}> { d = Identity(c) m = Mul(a, w) o = Add(m, v) }>
+    [choose] z = If(b) <
+        then_branch = t (float p) => (float[4] q) <float p = {0.5}> { q = Mul(y, p) },
+        else_branch = e () => (float[4] r) { r = Neg(y) }> }"""
+
+
+def test_initializers_that_old_bodies_list() -> None:
+    """Before IR version 4 they are inputs of the graph that has them, which nothing feeds."""
+    model = made(OLD)
+    model.ir_version, model.opset_import[0].version = 3, 8
+    onnx.checker.check_model(model)
+    program = sx.compile(model, cache=False)
+    x, rest = np.arange(4, dtype=np.float32), np.arange(1, 5, dtype=np.float32)
+    y = 2 * (2 * x + rest) + rest
+    assert program(np.array(2), x, np.array(True))["z"].tolist() == (y / 2).tolist()
+    assert program(np.array(2), x, np.array(False))["z"].tolist() == (-y).tolist()
+    assert export_model(*import_model(model)) == model
+    model.ir_version = 4
+    with pytest.raises(ModelError, match="has 5 inputs, not 3"):
+        import_model(model)

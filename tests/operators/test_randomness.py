@@ -34,7 +34,7 @@ def test_bernoulli_multinomial_and_dropout(dtype: type) -> None:
     p = rng.random((5, 33)).astype(dtype)
     check("Bernoulli", [p], {"seed": 3.0}, levels=LEVELS)
     check("Bernoulli", [p], {"seed": 3.0, "dtype": 9})
-    for rate, training in ((0.3, True), (0.0, True), (1.0, True), (0.5, False)):
+    for rate, training in ((0.3, True), (0.0, True), (0.875, True), (0.5, False)):
         operands = [p, np.array(rate, np.float32), np.array(training)]
         check("Dropout", operands, {"seed": 11}, results=2, tolerance=1)
         check("Dropout", operands, {"seed": 11}, results=1, constants=[1, 2], tolerance=1)
@@ -44,11 +44,25 @@ def test_bernoulli_multinomial_and_dropout(dtype: type) -> None:
             check("Multinomial", [x], {"seed": 5.0, "sample_size": 9, "dtype": 7}, levels=LEVELS)
 
 
-@pytest.mark.parametrize("ratio", [1.5, -0.25, np.nan])
+@pytest.mark.parametrize("ratio", [1.5, 1.0, -0.25, np.nan])
 def test_a_ratio_that_is_no_share(ratio: float) -> None:
-    operands = [np.ones(3, np.float32), np.array(ratio, np.float32), np.array(True)]
-    with pytest.raises(sx.ModelError, match=r"Dropout.*its ratio is (1.5|-0.25|nan), and must be in \[0, 1\]"):
-        sx.compile(model_of("Dropout", operands, {}, operands[:1], constants=[1, 2]))
+    """Outside of training nothing is dropped, whatever the ratio is."""
+    x, training, inference = np.ones(3, np.float32), np.array(True), np.array(False)
+    operands = [x, np.array(ratio, np.float32), training]
+    with pytest.raises(sx.ModelError, match=r"Dropout.*its ratio is (1.5|1|-0.25|nan), and must be in \[0, 1\)"):
+        sx.compile(model_of("Dropout", operands, {}, [x], constants=[1, 2]))
+    assert sx.compile(model_of("Dropout", [*operands[:2], inference], {}, [x], constants=[1, 2]))(x)["y0"].all()
+    for constants in ([2], []):
+        model = model_of("Dropout", operands, {}, [x], constants=constants)
+        program = sx.compile(model)
+        assert program.explain().to_dict()["hosted"] == []
+        with pytest.raises(sx.InputError, match=r"(?s)Dropout: 'ratio' must be in \[0, 1\).*'node'"):
+            program(*operands[: 3 - len(constants)])
+        with pytest.raises(sx.InputError, match=r"the ratio is .*, and must be in"):
+            feeds = {f"x{k}": v for k, v in enumerate(operands) if k not in constants}
+            sx.run(sx.lower(model, to="graph"), feeds)
+        if not constants:
+            assert program(x, operands[1], inference)["y0"].all()
 
 
 def test_draws_without_a_seed_differ() -> None:
