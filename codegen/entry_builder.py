@@ -11,7 +11,6 @@ from xdsl.ir import Attribute, Block, Operation, SSAValue
 
 from ..dialects import dims, kernel, onnx
 from ..dialects.dims import Dim, ShapeAttr
-from ..dialects.dims.cases import case_of
 from ..dialects.dims.interval import SIZE_LIMIT
 from ..dialects.dims.reserved import THREADS
 from ..dialects.dims.text import brief
@@ -313,10 +312,11 @@ class EntryBuilder:
     def bytes_of_type(self, type_: Attribute) -> SSAValue:
         """The size in bytes of a tensor of this type.
 
-        Sizes that conditions choose are multiplied here: their product has a term for each combination of their sides.
+        Sums and sizes that conditions choose are multiplied here: their product has a term for each combination of
+        terms, each of which could be too large to be counted where the product is not.
         """
         axes = tensor_dims(type_)
-        if not isinstance(type_, TensorType) or sum(case_of(dim) is not None for dim in axes) < 2:
+        if not isinstance(type_, TensorType) or sum(dim.choices > 0 or len(dim.terms) > 1 for dim in axes) < 2:
             return self.size(byte_size(type_))
         b, width = self.b, element_bytes(type_.element_type)
         total, nearly = b.int(width), b.const(float(width), F64)

@@ -32,11 +32,13 @@ from ..dialects import dims, onnx
 from ..dialects.dims import Dim, ShapeAttr, as_dim, dims_of, tensor_type
 from ..dialects.dims.interval import SIZE_LIMIT
 from ..semantics.conditions import equality
+from ..semantics.facts import Facts
+from ..semantics.shapes import Context, Names, RankUnknown, Scope, ShapeError, rule_of
 from ..semantics.weights import WeightStore
 from .axes_from_data import named, own_name
 from .constants import make_constant
 from .driver import Firing, origins_of
-from .found_sizes import bound_by_execution
+from .found_sizes import MOST, bound_by_execution
 from .simplify.redundancy import functions_of
 
 U64 = IntegerType(64, Signedness.UNSIGNED)
@@ -47,11 +49,13 @@ def compute_sizes(module: ModuleOp, weights: WeightStore) -> list[Firing]:
     fired: list[Firing] = []
     for function in functions_of(module):
         for op in list(function.walk()):
-            rule, symbols = RULES.get(type(op)), bound_by_execution(op)
-            if rule is None or not symbols:
+            rule, symbols = RULES.get(type(op), told), bound_by_execution(op)
+            if not isinstance(op, onnx.OnnxOp) or not symbols:
                 continue
-            assert isinstance(op, onnx.OnnxOp)
-            bind = dims.BindOp(rule(op, symbols, weights), symbols, *(least_and_most(len(symbols))))
+            sizes = rule(op, symbols, weights)
+            if sizes is None:
+                continue
+            bind = dims.BindOp(sizes, symbols, *(least_and_most(len(symbols))))
             if names := names_of_sources(op):
                 bind.attributes[dims.TOLD_BY] = ArrayAttr(map(StringAttr, names))
             insert(op, bind)
@@ -70,7 +74,7 @@ def least_and_most(count: int) -> tuple[ShapeAttr, ShapeAttr]:
 
 def names_of_sources(op: onnx.OnnxOp) -> list[str]:
     """The names of the data that an operator's sizes come from, for messages; constants tell people nothing."""
-    given = [op.operand_at(index) for index in SOURCES[type(op)]]
+    given = [op.operand_at(index) for index in SOURCES.get(type(op), ())]
     data = [v for v in given if v is not None and not isinstance(v.owner, onnx.InitializerOp | onnx.ConstantOp)]
     return list(dict.fromkeys(name for v in data if (name := own_name(v))))
 
@@ -97,6 +101,37 @@ def value(op: onnx.OnnxOp, index: int) -> SSAValue:
     found = op.operand_at(index)
     assert found is not None
     return found
+
+
+def told(op: onnx.OnnxOp, symbols: Sequence[str], weights: WeightStore) -> SSAValue | None:
+    """Sizes that are symbols of their own only because the product of all would be too long: their expressions.
+
+    None where only the execution tells them.
+    """
+    rule = rule_of(op, {})
+    if rule is None or type(op) in MOST:
+        return None
+    known = {s for v in op.operands if isinstance(v.type, TensorType) for d in dims_of(v) for s in d.symbols}
+    known |= {
+        s for v in op.operands if isinstance(v.owner, dims.TensorOp) for d in v.owner.exprs.data for s in d.symbols
+    }
+    names = Names(
+        taken={s for v in op.results if isinstance(v.type, TensorType) for d in dims_of(v) for s in d.symbols}
+    )
+    names.taken |= known
+    try:
+        types = rule(Context(op, Scope(names, Facts(), weights)))
+    except (ShapeError, RankUnknown):
+        return None
+    found: dict[str, Dim] = {}
+    for result, type_ in zip(op.formal_results(), types):
+        if result is not None and isinstance(result.type, TensorType) and isinstance(type_, TensorType):
+            found |= dict(zip(map(str, dims_of(result)), dims_of(type_)))
+    exprs = [found.get(symbol) for symbol in symbols]
+    listed = [d for d in exprs if d is not None and d.symbols <= known]
+    if len(listed) < len(symbols):
+        return None
+    return insert(op, dims.TensorOp(listed, tensor_type(i64, [len(listed)]))).results[0]
 
 
 def depth(op: onnx.OnnxOp, symbols: Sequence[str], weights: WeightStore) -> SSAValue:
@@ -345,14 +380,14 @@ def transformed(op: onnx.OnnxOp, symbols: Sequence[str], weights: WeightStore) -
     return apply(op, onnx.GatherOp, [every, insert(op, make_constant(axes, picked, weights)).results[0]], picked)
 
 
-RULES: dict[type[Operation], Callable[[onnx.OnnxOp, Sequence[str], WeightStore], SSAValue]] = {
+RULES: dict[type[Operation], Callable[[onnx.OnnxOp, Sequence[str], WeightStore], SSAValue | None]] = {
     onnx.DFTOp: transformed,
     onnx.OneHotOp: depth,
     onnx.RangeOp: length,
     onnx.ReshapeOp: entries,
     onnx.ResizeOp: resized,
 }
-"""The tensor that has the sizes for these symbols, by operator."""
+"""The tensor that has the sizes for these symbols, by operator; for others see `told`."""
 
 SOURCES: dict[type[Operation], tuple[int, ...]] = {
     onnx.DFTOp: (1, 2),
