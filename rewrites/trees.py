@@ -333,7 +333,9 @@ class Lowering:
         else:
             other = self.add(onnx.NegOp, [score], column, f64)
         table = self.add(onnx.ConcatOp, [other, score], pair, f64, axis=1)
-        return chosen, self.transformed(table, transform, pair) if transform == "LOGISTIC" else table
+        if transform == "PROBIT" and not probability:  # no number and its negative have quantiles
+            transform = "NONE"
+        return chosen, self.transformed(table, transform, pair)
 
     def labels(self, chosen: SSAValue, words: Sequence[str] | None, integers: Sequence[int] | None) -> SSAValue | None:
         result = self.op.result_at(0)

@@ -1,6 +1,7 @@
-"""Which branch of an If runs, where the branches give other ranks: inputs tell it, or a program that is asked first.
+"""Which branch of an If runs, and which tensor SequenceAt takes, where these have other ranks.
 
-The program for the question gives the If's condition and nothing else; each answer has a program without the If.
+Inputs tell it, or a program that is asked first: it gives the If's condition, or the position, and nothing else.  Each
+answer has a program without the If, or with the position as a constant.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from .dialects import onnx
 from .dialects.onnx.attributes import strings_attr
 from .dialects.onnx.model import OUTPUTS, main_of
 from .rewrites.driver import apply_patterns
+from .rewrites.infer.materialize import told_by
 from .rewrites.infer.walk import RANK_FROM_DATA
 from .rewrites.simplify.control_flow import InlineKnownIf
 from .rewrites.simplify.redundancy import eliminate_dead_code
@@ -26,11 +28,53 @@ from .runtime.manifest import Place, Question
 _TAKEN = "branch of If"
 _ASKED = "condition of If"
 _ANSWER = re.compile(rf"(?P<what>{_TAKEN}|{_ASKED}) (?P<number>\d+)( == (?P<value>[01]))?")
+_PLACE = "position of SequenceAt"
+_PLACED = re.compile(rf"(?P<asked>value of )?{_PLACE} (?P<number>\d+)( == (?P<value>-?\d+))?")
 
 
 def branches_of(main: FuncOp) -> list[onnx.IfOp]:
     """The Ifs of `main` itself, which answers name by their number."""
     return [op for op in main.body.block.ops if isinstance(op, onnx.IfOp)]
+
+
+def picks_of(main: FuncOp) -> list[onnx.SequenceAtOp]:
+    """What takes a tensor of a sequence in `main` itself, which answers name by their number."""
+    return [op for op in main.body.block.ops if isinstance(op, onnx.SequenceAtOp)]
+
+
+def fix_position(module: ModuleOp, answer: str) -> bool:
+    """Takes an answer into a module that is not inferred yet; False for one that says nothing of a position.
+
+    `position of SequenceAt 2 == 1` makes it a constant, `value of position of SequenceAt 2` all that the module gives.
+    """
+    match = _PLACED.fullmatch(answer)
+    if match is None:
+        return False
+    main = main_of(module)
+    op = picks_of(main)[int(match["number"])]
+    if match["asked"]:
+        _give_only(module, main, op.operands[1])
+        return True
+    value = onnx.tensor_attr(np.array(int(match["value"])))
+    constant = onnx.ConstantOp.make([], {"value": value}, [value.type], like=op)
+    main.body.block.insert_op_before(constant, op)
+    op.operands[1] = constant.results[0]
+    return True
+
+
+def position_question(main: FuncOp, picks: Sequence[onnx.SequenceAtOp]) -> Question | None:
+    """The question for the first SequenceAt whose position tells a rank; None where there is none that can be asked."""
+    for number, op in enumerate(picks):
+        if op.parent is not main.body.block or not told_by(op):
+            continue
+        position, answer = op.operands[1], f"{_PLACE} {number}"
+        assumptions = [f"{answer} == {{}}"]
+        if isinstance(position, BlockArgument):
+            place: Place = {"input": position.index, "kind": "element", "at": 0}
+            return {"expression": "position", "places": {"position": place}, "assumptions": assumptions}
+        if is_settled(position):
+            return {"expression": "0", "places": {}, "assumptions": assumptions, "asks": f"value of {answer}"}
+    return None
 
 
 def fix_branch(module: ModuleOp, answer: str) -> bool:
@@ -97,4 +141,4 @@ def is_settled(value: SSAValue) -> bool:
     return True
 
 
-__all__ = ["branch_question", "branches_of", "fix_branch"]
+__all__ = ["branch_question", "branches_of", "fix_branch", "fix_position", "picks_of", "position_question"]

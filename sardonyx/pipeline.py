@@ -14,7 +14,7 @@ from xdsl.dialects.builtin import ArrayAttr, ModuleOp, StringAttr, TensorType, U
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Block, Operation
 
-from .branches import branch_question, branches_of, fix_branch
+from .branches import branch_question, branches_of, fix_branch, fix_position, picks_of, position_question
 from .build import (
     constant_operands,
     name_of,
@@ -96,6 +96,8 @@ class State:
     """Evaluates one op on large constants."""
     branches: list[onnx.IfOp] = field(default_factory=list[onnx.IfOp])
     """The Ifs of `main` before the first inference, by the number that answers name."""
+    picks: list[onnx.SequenceAtOp] = field(default_factory=list[onnx.SequenceAtOp])
+    """What takes tensors of sequences there, likewise."""
 
     def kernels(self) -> list[FuncOp]:
         """The kernel functions, in module order."""
@@ -131,9 +133,13 @@ def _assume(state: State) -> None:
     answers = [
         a
         for a in state.options.answers
-        if not _fix_rank(block, a) and not _fix_size(block, a) and not fix_branch(state.module, a)
+        if not _fix_rank(block, a)
+        and not _fix_size(block, a)
+        and not fix_branch(state.module, a)
+        and not fix_position(state.module, a)
     ]
     state.branches = branches_of(main_of(state.module))
+    state.picks = picks_of(main_of(state.module))
     declared = declared_ranges(main_of(state.module))
     for condition in reversed((*given, *ranges, *answers, *declared)):
         op = dims.AssumeOp(condition, DECLARED if condition in declared else ASSUMED)
@@ -229,7 +235,7 @@ def _infer(state: State, *, declared: bool = False) -> None:
         if not move_into_branches(state.module):
             break
     check_assumptions(state)
-    refuse_unknown_ranks(state.module, state.branches)
+    refuse_unknown_ranks(state.module, state.branches, state.picks)
 
 
 def _expand(state: State) -> None:
@@ -243,7 +249,7 @@ def _expand(state: State) -> None:
         _infer(state)
 
 
-def refuse_unknown_ranks(module: ModuleOp, branches: Sequence[onnx.IfOp]) -> None:
+def refuse_unknown_ranks(module: ModuleOp, branches: Sequence[onnx.IfOp], picks: Sequence[onnx.SequenceAtOp]) -> None:
     """Raises UnsupportedError naming the nodes that give a rank which only data or sizes decide, and what tells it.
 
     Where the inputs of a call tell it, or the condition of an If, the error is an OpenRankError with the question.
@@ -259,7 +265,8 @@ def refuse_unknown_ranks(module: ModuleOp, branches: Sequence[onnx.IfOp]) -> Non
         )
     if found:
         message = f"the rank of a value is known at run time only{''.join(found)}"
-        question = question_of(main_of(module)) or branch_question(main_of(module), branches)
+        main = main_of(module)
+        question = position_question(main, picks) or question_of(main) or branch_question(main, branches)
         raise UnsupportedError(message) if question is None else OpenRankError(message, question)
 
 

@@ -269,3 +269,31 @@ def test_a_tensor_of_any_rank_split_to_a_sequence() -> None:
     program = sx.compile(made, cache=False)
     for shape in ((3,), (2, 3), (2, 1, 3)):
         assert np.array_equal(program(ramp(*shape), np.array(1))["y"], -ramp(*shape)[1:2])
+
+
+PICKED = "s = SequenceConstruct (a, b) t = SequenceAt (s, i) y = Neg (t)"
+
+
+def test_tensors_of_other_ranks_by_a_position_that_is_an_input() -> None:
+    program = sx.compile(model("float[A, B] a, float[C] b, int64 i", PICKED), cache=False)
+    a, b = ramp(2, 3), ramp(4)
+    for position, want in ((0, a), (1, b), (-1, b), (-2, a)):
+        assert np.array_equal(program(a, b, np.array(position))["y"], -want)
+    assert program.explain().to_dict()["hosted"] == []
+    with pytest.raises(sx.InputError, match="position 5 in a sequence of 2"):
+        program(a, b, np.array(5))
+
+
+def test_tensors_of_other_ranks_by_a_position_that_is_computed() -> None:
+    """The position has a program of its own, and each answer one for the tensor there."""
+    computed = f"i = ArgMax <keepdims = 0> (w) {PICKED}"
+    program = sx.compile(model("float[A, B] a, float[C] b, float[K] w", computed), cache=False)
+    a, b = ramp(2, 3), ramp(4)
+    for w, want in ((ramp(2), b), (-ramp(2), a), (ramp(1), a)):
+        assert np.array_equal(program(a, b, w)["y"], -want)
+    assert sorted(program.explain().to_dict()["variants"]) == [
+        "position of SequenceAt 0 == 0",
+        "position of SequenceAt 0 == 1",
+    ]
+    with pytest.raises(sx.InputError, match="position 2 in a sequence of 2"):
+        program(a, b, ramp(3))

@@ -16,6 +16,7 @@ from ...dialects.onnx.types import ELEMENT_CODES, UNKNOWN
 from ...runtime.errors import UnsupportedError
 from ...semantics.custom import OWN_DOMAIN, TEMPLATE
 from ...semantics.known import constant_value
+from ...semantics.shapes import RankUnknown
 from ..constants import make_constant
 from ..node_builder import NodeBuilder, Results
 
@@ -86,9 +87,9 @@ class Expansion(NodeBuilder):
                 raise self.unsupported(f"its output '{name}' is not supported")
 
     def rank(self, value: SSAValue) -> int:
-        """The rank of a value."""
+        """The rank of a value. Raises RankUnknown."""
         if not isinstance(value.type, TensorType):
-            raise self.unsupported("the rank of an operand is known at run time only")
+            raise RankUnknown
         return len(value.type.get_shape())
 
     def ranked(self) -> None:
@@ -98,9 +99,9 @@ class Expansion(NodeBuilder):
                 self.rank(value)
 
     def element(self, value: SSAValue) -> Attribute:
-        """The element type of a value."""
+        """The element type of a value. Raises RankUnknown for the result of what has no rank yet."""
         if not isinstance(value.type, TensorType | UnrankedTensorType):
-            raise self.unsupported("the element type of an operand is not known")
+            raise RankUnknown
         return value.type.element_type
 
     def array(self, value: SSAValue | None) -> Array | None:

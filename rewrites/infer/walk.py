@@ -126,7 +126,13 @@ class Inference:
         b.types_only = not self.expand or self._trials > 0
         try:
             results = b.expand(rule, lambda made: self._ops(made, scope))
-        except UnsupportedError:
+        except (RankUnknown, UnsupportedError) as error:
+            if isinstance(error, RankUnknown) or not all(isinstance(v.type, TensorType) for v in b.op.operands):
+                for made in b.made:  # the node waits for a rank
+                    self.demands.pop(made, None)
+                b.drop()
+                self._unknown(Context(b.op, scope), waits=True)
+                return None
             if self.expand:
                 raise
             b.drop()
@@ -221,7 +227,7 @@ class Inference:
             if self.checks and isinstance(op, onnx.OnnxOp) and has_own_results(op.SCHEMA):
                 self.refuse(op, type_problem(op.SCHEMA, c.operands, c.results))
         except RankUnknown:  # of what a body takes apart
-            self._unknown(c)
+            self._unknown(c, waits=True)
             return c, None
         except ShapeError as error:
             return c, self._title(op, str(error))
@@ -260,11 +266,17 @@ class Inference:
             return f"an assumption cannot hold: {error}"
         return None
 
-    def _unknown(self, c: Context) -> None:
-        """An operator without a rule keeps the types that its results have; without any it is not supported."""
+    def _unknown(self, c: Context, *, waits: bool = False) -> None:
+        """An operator without a rule keeps the types that its results have; without any it is not supported.
+
+        One that `waits` for a rank has no types until that is known, nor has what reads it.
+        """
+        waits = waits or any(isinstance(v.type, UnknownType) for v in c.op.operands)
         for at, value in enumerate(c.results):
             if value is not None and isinstance(value.type, UnknownType):
                 declared = regions.declared_type(value, c, at)
+                if declared is None and waits:
+                    continue
                 if declared is None:
                     text = f"{onnx.describe(c.op)}: its output's type is neither known nor declared"
                     self.unsupported.setdefault(c.op, text)
@@ -314,7 +326,7 @@ def set_binds(c: Context) -> None:
     c.op.attributes.pop(BINDS, None)
     if binds:
         c.op.attributes[BINDS] = ArrayAttr([StringAttr(name) for name in binds])
-    ranked = all(not isinstance(v.type, UnrankedTensorType) for v in c.op.operands)
+    ranked = all(not isinstance(v.type, UnrankedTensorType | UnknownType) for v in c.op.operands)
     c.op.attributes.pop(RANK_FROM_DATA, None)
     if ranked and any(isinstance(v.type, UnrankedTensorType) for v in c.op.results):
         conditions = dict.fromkeys([*c.rank_conditions, *(t.condition(True) for t in c.decisions)])

@@ -47,11 +47,11 @@ def labels_of(chosen: Array, words: Sequence[str] | None, numbers: Sequence[int]
 def binary_scores(score: Array, transform: str, probability: bool) -> Array:
     """Two columns from the one score of the second class: its complement, or for raw scores its negative.
 
-    Only LOGISTIC changes them (the other transforms are of several scores).
+    Both are transformed; by PROBIT only where they are probabilities, since no number and its negative have quantiles.
     """
-    if transform == "LOGISTIC":
-        return post_transform(np.stack([-score, score], axis=1), transform)
-    return np.stack([1.0 - score if probability else -score, score], axis=1)
+    other = 1.0 - score if probability and transform != "LOGISTIC" else -score
+    pair = np.stack([other, score], axis=1)
+    return post_transform(pair, transform if probability or transform != "PROBIT" else "NONE")
 
 
 def delivered(scores: Array) -> Array:

@@ -109,9 +109,9 @@ def position_of(c: Context, index: int, count: int, default: int) -> int | None:
         return default
     elements = c.elements(index)
     numbers = None if elements is None else as_integers(elements)
-    if not numbers or not numbers[0].is_const:
+    if not numbers or not (number := c.scope.facts.known(numbers[0])).is_const:
         return None
-    found = numbers[0].value
+    found = number.value
     found = found + count if found < 0 else found
     if not 0 <= found <= default:
         raise ShapeError(f"position {found} in a sequence of {count}")
@@ -160,7 +160,12 @@ def sequence_erase(c: Context) -> Types:
 
 def sequence_at(c: Context) -> Types:
     item = known_item(c)
-    return [taken(c, _element(c, 0)) if item is None else taken(c, item.type)]
+    element = _element(c, 0)
+    if item is None and isinstance(element, UnrankedTensorType) and items_of(c):
+        position = c.elements(1)
+        numbers = None if position is None else as_integers(position)
+        c.rank_conditions += map(str, numbers or ())  # the position tells which item it is
+    return [taken(c, element if item is None else item.type)]
 
 
 def sequence_length(c: Context) -> Types:

@@ -189,3 +189,27 @@ def test_only_the_labels_of_a_classifier_are_texts(at: int) -> None:
         got = program(x)
         assert got["y0"].tolist() == labels.tolist()
         np.testing.assert_allclose(got["y1"], scores, rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("transform", ["NONE", "LOGISTIC", "SOFTMAX", "SOFTMAX_ZERO", "PROBIT"])
+@pytest.mark.parametrize("votes", [(0.25, 0.75), (-0.5, 0.75)])
+def test_votes_for_one_of_two_classes_are_transformed(transform: str, votes: tuple[float, float]) -> None:
+    """Both columns: the probability and its complement, or any score and its negative."""
+    attributes = {
+        "nodes_treeids": [0, 0, 0], "nodes_nodeids": [0, 1, 2], "nodes_featureids": [0, 0, 0],
+        "nodes_values": [2.5, 0.0, 0.0], "nodes_modes": ["BRANCH_LEQ", "LEAF", "LEAF"], "nodes_truenodeids": [1, 0, 0],
+        "nodes_falsenodeids": [2, 0, 0], "class_treeids": [0, 0], "class_nodeids": [1, 2], "class_ids": [0, 0],
+        "class_weights": votes, "classlabels_int64s": [7, 9], "post_transform": transform,
+    }  # fmt: skip
+    x = np.array([[1.0], [4.0]], np.float32)
+    s, probability = np.array(votes), min(votes) >= 0
+    pair = np.stack([1 - s if probability and transform != "LOGISTIC" else -s, s], 1)
+    e = np.exp(pair)
+    want = {"LOGISTIC": 1 / (1 + np.exp(-pair)), "SOFTMAX": e / e.sum(1, keepdims=True)}
+    want["SOFTMAX_ZERO"] = want["SOFTMAX"]
+    if probability:
+        want["PROBIT"] = np.array([[0.6744897502, -0.6744897502], [-0.6744897502, 0.6744897502]])
+    model = model_of("TreeEnsembleClassifier", [x], attributes, [np.zeros(2, np.int64), x], domain=ML)
+    for labels, scores in (sx.compile(model)(x).values(), sx.run(sx.lower(model, to="graph"), {"x0": x}).values()):
+        assert labels.tolist() == [7, 9]
+        np.testing.assert_allclose(scores, want.get(transform, pair), rtol=1e-5)

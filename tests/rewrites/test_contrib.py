@@ -374,3 +374,28 @@ def test_a_user_has_the_last_word() -> None:
 def test_every_expansion_is_covered() -> None:
     covered = {c.op for c in CASES} | {c.op for c, _ in DEFINED}
     assert {name for _, name in EXPANSIONS} == covered
+
+
+OF_ANY_RANK = {c.op: c for c in reversed(CASES) if not c.symbolic and c.domain}
+
+
+@pytest.mark.parametrize("op", sorted(OF_ANY_RANK))
+def test_operands_of_no_declared_rank(op: str) -> None:
+    """A call tells the ranks, and what reads the node has its types from then on."""
+    case = OF_ANY_RANK[op]
+    feeds = {
+        n: v for k, (n, v) in enumerate(zip(case.names(), case.inputs)) if v is not None and k not in case.constant
+    }
+    wanted = sx.compile(case.model(), cache=False)(feeds)
+    model = case.model()
+    for info in model.graph.input:
+        info.type.tensor_type.ClearField("shape")
+    first = model.graph.output[0].name
+    model.graph.node.append(helper.make_node("Cast", [first], ["wide"], to=11))
+    model.graph.node.append(helper.make_node("Add", ["wide", "wide"], ["twice"]))
+    model.graph.output.append(helper.make_empty_tensor_value_info("twice"))
+    found = sx.compile(model, cache=False)(feeds)
+    for name, want in wanted.items():
+        assert found[name].shape == want.shape and found[name].dtype == want.dtype
+        assert_allclose(found[name].astype(np.float64), want.astype(np.float64), rtol=1e-5, atol=1e-5)
+    np.testing.assert_array_equal(found["twice"], 2 * found[first].astype(np.float64))
