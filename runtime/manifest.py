@@ -120,6 +120,8 @@ class Manifest(TypedDict):
     explain: Any
     question: NotRequired[Question]
     """Without code: each call first answers it, and goes to the program for that answer."""
+    otherwise: NotRequired[list[Question]]
+    """Expressions of which one may be 0 where a guard fails: such calls have a program of their own."""
 
 
 class ExpressionError(ValueError):

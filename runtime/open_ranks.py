@@ -14,7 +14,7 @@ import numpy as np
 from .arguments import Arguments
 from .arrays import Array, Spec, as_input
 from .errors import InputError
-from .manifest import Manifest, Place, value_function
+from .manifest import Manifest, Place, Question, value_function
 
 
 class Callee(Protocol):
@@ -28,6 +28,26 @@ class Callee(Protocol):
     def run(self, names: Sequence[str] | None, feeds: Mapping[str, object]) -> list[Any]: ...
     def run_in_order(self, values: Sequence[object]) -> list[Any]: ...
     def bind(self, feeds: Mapping[str, object], outputs: Mapping[str, Array] | None = None) -> Callable[[], Any]: ...
+
+
+class Zero:
+    """An expression on the sizes and elements of inputs that may be 0, and the assumption that it is."""
+
+    def __init__(self, question: Question) -> None:
+        [self.assumption] = question["assumptions"]
+        self._places = list(question["places"].values())
+        self._value = value_function(question["expression"], list(question["places"]))
+
+    def holds(self, values: Sequence[object]) -> bool:
+        """Whether it is 0 for these inputs; not where they do not fit."""
+        found: list[int] = []
+        for place in self._places:
+            value = values[place["input"]] if place["input"] < len(values) else None
+            at = place["at"]
+            if not isinstance(value, np.ndarray) or at >= (value.ndim if place["kind"] == "axis" else value.size):
+                return False
+            found.append(value.shape[at] if place["kind"] == "axis" else int(value.reshape(-1)[at]))
+        return self._value(found) == 0
 
 
 class OpenRanks(Arguments):

@@ -6,7 +6,7 @@ import ctypes
 import re
 import struct
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import prod
 from typing import Any
 
@@ -95,6 +95,8 @@ class LoadedProgram(Arguments):
         self._first_output = len(self.specs) + sizes
         self._free: list[Context] = []
         self._times = 0
+        self.otherwise: Callable[[Sequence[object]], LoadedProgram | None] | None = None
+        """The program for inputs of which a guard refuses the sizes here, if there is one."""
 
     def _default(self, index: int) -> Array:
         return self._weights[index]
@@ -150,9 +152,22 @@ class LoadedProgram(Arguments):
         Outputs that are not given get an array here where their shape is known, else a new one at each call.
         """
         KINDS["outputs"].check("outputs", outputs)
+        if self.otherwise is not None and (other := self.otherwise(self._named(feeds))) is not None:
+            return other.bind(feeds, outputs)
         return BoundCall(self, self._named(feeds), dict(outputs or {}))
 
     def _call(self, values: list[object]) -> list[Any]:
+        if self.otherwise is None:
+            return self._called(values)
+        try:
+            return self._called(values)
+        except InputError:
+            other = self.otherwise(values)
+            if other is None:
+                raise
+            return other.run_in_order(values)
+
+    def _called(self, values: list[object]) -> list[Any]:
         if self._has_objects:
             return self._call_with_objects(values)
         shapes: list[Shape] = []

@@ -14,6 +14,7 @@ from .codegen.entry import Entry, host_value, overridable_inputs, tensor_dims
 from .dialects import kernel, onnx
 from .options import Options
 from .pipeline import State
+from .questions import otherwise_of
 from .runtime import abi
 from .runtime.errors import CompilerBug, InputError, OpenRankError
 from .runtime.hosting import HostFunction
@@ -41,7 +42,9 @@ def manifest_of(state: State, main: FuncOp, entry: Entry) -> Manifest:
     outputs = [spec_of(v, name) for v, name in zip(ret.operands, names, strict=True)]
     for spec, name in zip(outputs, names, strict=True):
         spec["name"] = name
+    otherwise = otherwise_of(main)
     return {
+        **({"otherwise": otherwise} if otherwise else {}),
         "format": FORMAT,
         "abi": abi.VERSION,
         "inputs": inputs,

@@ -17,7 +17,7 @@ from .runtime.errors import CompilerBug, InputError, ModelError, OpenRankError, 
 from .runtime.host import detect, thread_count
 from .runtime.hosting import HostFunction
 from .runtime.manifest import OBJECT_TYPES, Host, Manifest, TensorSpec
-from .runtime.open_ranks import OpenRanks
+from .runtime.open_ranks import OpenRanks, Zero
 from .runtime.program import LoadedProgram
 from .runtime.usage import KINDS, SIZE, THREADS, checked, listed, ranges, shown
 
@@ -286,6 +286,7 @@ def compile_with(
         if stored is not None:
             functions = [host_function(host) for host in stored.manifest["hosts"]]
             loaded = LoadedProgram(stored.manifest, stored.objects, stored.weights, functions, threads=count)
+            loaded.otherwise = programs_otherwise(stored.manifest, origin, count, cache)
             return Program(loaded, origin=origin)
     from .compiler import compile_fresh
     from .ops import operator_table
@@ -302,6 +303,7 @@ def compile_with(
     loaded = LoadedProgram(
         built.manifest, built.objects, [w.array for w in built.weights], built.host_functions, threads=count
     )
+    loaded.otherwise = programs_otherwise(built.manifest, origin, count, cache)
     if store is not None and built.storable:
         store.store_program(source, key, built.manifest, built.objects, built.weights, built.externals)
     return Program(loaded, seconds, origin)
@@ -311,24 +313,51 @@ def open_program(manifest: Manifest, origin: Origin, threads: int, cache: bool) 
     """A program whose ranks the inputs of a call decide; the first call with an answer compiles the code for it."""
 
     def variant(assumption: str) -> LoadedProgram | OpenRanks:
-        options = replace(origin.options, answers=(*origin.options.answers, assumption))
-        try:
-            found = compile_with(
-                origin.model,
-                options,
-                threads=threads,
-                cache=cache,
-                patterns=origin.patterns,
-                ops=origin.ops,
-                target=origin.target,
-            ).loaded
-        except ModelError as error:
-            raise InputError(f"inputs for which {assumption}: {error}") from error
+        found = program_under(assumption, origin, threads, cache)
         if found.manifest.get("question") == manifest.get("question"):
             raise CompilerBug(f"bug: {assumption} is no answer: {manifest['explain']['open_rank']}")
         return found
 
     return Program(OpenRanks(manifest, variant, threads), origin=origin)
+
+
+def program_under(assumption: str, origin: Origin, threads: int, cache: bool) -> LoadedProgram | OpenRanks:
+    """The program under one more assumption. Raises InputError where the model is not valid with it."""
+    options = replace(origin.options, answers=(*origin.options.answers, assumption))
+    try:
+        return compile_with(
+            origin.model,
+            options,
+            threads=threads,
+            cache=cache,
+            patterns=origin.patterns,
+            ops=origin.ops,
+            target=origin.target,
+        ).loaded
+    except ModelError as error:
+        raise InputError(f"inputs for which {assumption}: {error}") from error
+
+
+def programs_otherwise(
+    manifest: Manifest, origin: Origin, threads: int, cache: bool
+) -> Callable[[Sequence[object]], LoadedProgram | None] | None:
+    """What finds the program for inputs of which a guard refuses the sizes; None where there is none of any."""
+    if "otherwise" not in manifest:
+        return None
+    zeros = [Zero(question) for question in manifest["otherwise"]]
+    made: dict[str, LoadedProgram | None] = {}
+
+    def found(values: Sequence[object]) -> LoadedProgram | None:
+        for zero in zeros:
+            if not zero.holds(values):
+                continue
+            if zero.assumption not in made:
+                other = program_under(zero.assumption, origin, threads, cache)
+                made[zero.assumption] = other if isinstance(other, LoadedProgram) else None
+            return made[zero.assumption]
+        return None
+
+    return found
 
 
 def model_source(model: Model) -> Path | bytes:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from xdsl.dialects.builtin import UnrankedTensorType
+from xdsl.dialects.builtin import StringAttr, UnrankedTensorType
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Attribute, BlockArgument
 
@@ -12,7 +12,7 @@ from .codegen.entry_values import tensor_dims
 from .dialects import dims, onnx
 from .dialects.dims import Dim, parse_dim
 from .dialects.dims.expression import DimError, dim_max, dim_min
-from .rewrites.infer.materialize import told_by
+from .rewrites.infer.materialize import OTHERWISE, told_by
 from .runtime.manifest import Place, Question
 from .semantics.conditions import Condition, difference_condition
 
@@ -54,6 +54,24 @@ def input_places(main: FuncOp) -> dict[str, Place]:
     return places
 
 
+def otherwise_of(main: FuncOp) -> list[Question]:
+    """What may be 0 where a guard fails, as far as inputs tell it."""
+    places, found = input_places(main), dict[str, Question]()
+    for op in main.body.block.ops:
+        text = op.attributes.get(OTHERWISE)
+        if not isinstance(op, dims.AssumeOp) or not isinstance(text, StringAttr) or text.data in found:
+            continue
+        symbols = parse_dim(text.data).symbols
+        if symbols <= places.keys():
+            used = {name: places[name] for name in sorted(symbols)}
+            found[text.data] = {
+                "expression": text.data,
+                "places": used,
+                "assumptions": [f"{text.data} == 0"],
+            }
+    return list(found.values())
+
+
 def _question(text: str, places: dict[str, Place]) -> Question | None:
     try:
         told = _told_by(text)
@@ -81,4 +99,4 @@ def _told_by(text: str) -> tuple[Dim, Iterable[str]]:
     return holds, [difference_condition(condition.left, condition.right), str(condition)]
 
 
-__all__ = ["RANK_OF_INPUT", "has_no_rank", "question_of"]
+__all__ = ["RANK_OF_INPUT", "has_no_rank", "otherwise_of", "question_of"]

@@ -25,6 +25,9 @@ from .walk import RANK_FROM_DATA, Demands, ranked_dims
 if TYPE_CHECKING:
     from .walk import Inference
 
+OTHERWISE = "dims.otherwise"
+"""On an assumption: an expression that may be 0 where it does not hold, and calls then have a program of their own."""
+
 CONTROL = (onnx.IfOp, onnx.LoopOp, onnx.ScanOp, onnx.SequenceMapOp)
 
 
@@ -142,7 +145,7 @@ def _replace_in(inference: Inference, binding: Mapping[str, Dim]) -> None:
         demands.guards[:] = [
             guard
             if condition_symbols(guard.condition).isdisjoint(binding)
-            else Guard(substituted(guard.condition, binding), guard.why)
+            else Guard(substituted(guard.condition, binding), guard.why, guard.otherwise)
             for guard in demands.guards
         ]
         for index, found in demands.shape_operands.items():
@@ -310,6 +313,8 @@ def _state(op: Operation, guard: Guard, names: Names) -> None:
     told = op.attributes.get(onnx.REASON)  # which names the operator of the file
     why = told.data if isinstance(told, StringAttr) else f"{guard.why} ({onnx.describe(op)})"
     assume = dims.AssumeOp(guard.condition, why)
+    if guard.otherwise:
+        assume.attributes[OTHERWISE] = StringAttr(guard.otherwise)
     _copy_origin(op, assume)
     block = _block_of(op)
     owners = [names.owners.get(name) for name in condition_symbols(guard.condition)]

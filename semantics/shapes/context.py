@@ -42,10 +42,14 @@ class RankUnknown(Exception):
 
 @dataclass(frozen=True)
 class Guard:
-    """A condition on dims that ONNX demands and that was not proved, and the reason for it."""
+    """A condition on dims that ONNX demands and that was not proved, and the reason for it.
+
+    Where it does not hold, `otherwise`, an expression, may be 0: then there is another program for that.
+    """
 
     condition: str
     why: str
+    otherwise: str = ""
 
 
 @dataclass
@@ -291,15 +295,15 @@ class Context:
 
     # --- what must hold -------------------------------------------------------------------------------------------
 
-    def require(self, condition: str, why: str) -> None:
-        """States a condition. Raises ShapeError where it can never hold."""
+    def require(self, condition: str, why: str, otherwise: str = "") -> None:
+        """States a condition; see `Guard`. Raises ShapeError where it can never hold."""
         told = self.op.attributes.get(onnx.REASON)
         why = told.data if isinstance(told, StringAttr) else why
         proof = self.scope.facts.prove(condition)
         if proof.answer is False:
             raise ShapeError(f"{why}: {brief_condition(condition)} cannot hold")
         if proof.answer is None:
-            self.guards.append(Guard(condition, why))
+            self.guards.append(Guard(condition, why, otherwise))
 
     def equal(self, a: Dim, b: Dim, why: str) -> Dim:
         """States that two sizes agree, and gives the one to write: a number before an expression."""

@@ -10,6 +10,7 @@ from xdsl.ir import Attribute
 from ...dialects import onnx
 from ...dialects.dims.expression import ONE, ZERO, Dim, as_dim, common_factor, dim_max, dim_min, dim_sum
 from ..chosen_axes import is_chosen, with_one, without_one
+from ..conditions import at_most
 from .context import Context, Rules, ShapeError, Types, attribute_ints, static_shape
 from .elements import as_integers
 
@@ -41,10 +42,12 @@ def _reshape_unknown(c: Context) -> Attribute:
 def reshaped(c: Context, x: Sequence[Dim], shape: Sequence[Dim], allow_zero: bool) -> list[Dim]:
     """The dims that Reshape gives.
 
-    An entry of 0 copies the operand's size, one of -1 is what is left.  Sizes that are 0 at run time where the
-    operand's is not would be copied too: a guard excludes that, as onnxruntime refuses nearly all such sizes.
+    An entry of 0 copies the operand's size, one of -1 is what is left.  A size that is 0 at run time where the
+    operand's is not would be copied too: a guard excludes that, and calls with such a size have a program of their own.
     """
     entries = list(shape)
+    if not allow_zero:
+        entries = [d if d.is_const or c.scope.facts.known(d) is not ZERO else ZERO for d in entries]
     if all(d.is_const or not _is_data(c, d) for d in entries):
         return _reshape_sizes(c, x, entries, allow_zero)
     return _reshape_data(c, x, entries, allow_zero)
@@ -96,7 +99,7 @@ def _forbid_zero_copy(c: Context, x: Sequence[Dim], at: int, d: Dim) -> None:
         if size is d or size.divide_exactly(d) is not None or c.scope.facts.prove_eq(size, d):
             return
         least = dim_min(size, 1)
-    c.at_most(least, d, "0 in the shape of Reshape would copy a size")
+    c.require(at_most(least, d), "0 in the shape of Reshape would copy a size", otherwise=str(d))
 
 
 def quotient(c: Context, total: Dim, known: Dim) -> Dim:
