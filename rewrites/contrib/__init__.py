@@ -26,6 +26,7 @@ from .packed_weights import PACKED_WEIGHTS
 from .products import PRODUCTS
 from .quantized import QUANTIZED
 from .recurrent import RECURRENT
+from .sparse_attention import SPARSE_ATTENTION
 
 MICROSOFT = "com.microsoft"
 
@@ -44,6 +45,7 @@ EXPANSIONS: Mapping[tuple[str, str], Rule] = {
             PRODUCTS,
             QUANTIZED,
             RECURRENT,
+            SPARSE_ATTENTION,
         )
         for name, rule in table.items()
     },

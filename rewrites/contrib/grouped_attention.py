@@ -46,28 +46,30 @@ def group_query_attention(b: Expansion) -> Results:
     b.absent(k_scale=K_SCALE, v_scale=V_SCALE, query_seqlens=QUERY_LENGTHS)
     b.no_result(output_qk=3)
     heads, shared = b.attr("num_heads"), b.attr("kv_num_heads")
-    q, k, v = _given(b, heads, shared)
+    q, k, v = given(b, heads, shared)
     step = step_of(b, q)
     q, k = _normalized(b, q, heads, Q_NORM, "q"), _normalized(b, k, shared, K_NORM, "k")
     if b.attr("do_rotary", 0):
         positions = step.positions if b.at(POSITIONS) is None else b.x(POSITIONS)
-        q, k = turned(b, q, positions, heads), turned(b, k, positions, shared)
-    keys, values = cached(b, _apart(b, k, shared), PAST_K, step), cached(b, _apart(b, v, shared), PAST_V, step)
+        angles = b.x(COSINES), b.x(SINES)
+        q, k = turned(b, q, positions, heads, *angles), turned(b, k, positions, shared, *angles)
+    keys, values = cached(b, apart(b, k, shared), PAST_K, step), cached(b, apart(b, v, shared), PAST_V, step)
     mask = seen(b, step, keys)
     attended_keys, attended_values = keys, values
     if b.attr("smooth_softmax", 0) or b.at(SINK) is not None:
         mask = with_sink(b, mask, q, heads)
         attended_keys, attended_values = (_with_empty_row(b, x) for x in (keys, values))
     attributes = {"scale": b.attr("scale", 0.0) or None, "softcap": b.attr("softcap", 0.0)}
-    y = b.value(onnx.AttentionOp, _apart(b, q, heads), attended_keys, attended_values, mask, attributes=attributes)
+    y = b.value(onnx.AttentionOp, apart(b, q, heads), attended_keys, attended_values, mask, attributes=attributes)
     return [b.reshaped(b.transposed(y, [0, 2, 1, 3]), [0, 0, -1]), keys, values, None]
 
 
-def _apart(b: Expansion, x: SSAValue, count: int) -> SSAValue:
+def apart(b: Expansion, x: SSAValue, count: int) -> SSAValue:
+    """[batch, heads, places, size] from [batch, places, heads * size]."""
     return b.transposed(b.reshaped(x, [0, 0, count, -1]), [0, 2, 1, 3])
 
 
-def _given(b: Expansion, heads: int, shared: int) -> list[SSAValue]:
+def given(b: Expansion, heads: int, shared: int) -> list[SSAValue]:
     """Queries, keys and values [batch, queries, heads * size], also from one tensor."""
     if b.at(KEY) is not None:
         return [b.x(QUERY), b.x(KEY), b.x(VALUE)]
@@ -77,10 +79,14 @@ def _given(b: Expansion, heads: int, shared: int) -> list[SSAValue]:
 
 def step_of(b: Expansion, q: SSAValue) -> Step:
     """From the two lengths that the node is given."""
+    return step_from(b, q, b.x(TOTAL), b.add(b.cast(b.x(LENGTHS), i64), b.ints(1)))
+
+
+def step_from(b: Expansion, q: SSAValue, greatest: SSAValue, lengths: SSAValue) -> Step:
+    """From the greatest number of keys and each sample's."""
     count = b.size_of(q, 1)
-    total = b.reshaped(b.cast(b.x(TOTAL), i64), [1])
-    lengths = b.unsqueezed(b.reshaped(b.cast(b.x(LENGTHS), i64), [-1]), 1)
-    before = b.sub(b.add(lengths, b.ints([1])), count)
+    total = b.reshaped(b.cast(greatest, i64), [1])
+    before = b.sub(b.unsqueezed(b.reshaped(b.cast(lengths, i64), [-1]), 1), count)
     first = b.value(onnx.WhereOp, b.value(onnx.EqualOp, total, count), b.ints([0]), before)
     places = b.value(onnx.RangeOp, b.ints(0), b.scalar(count), b.ints(1))
     return Step(first, b.add(first, places), total)
@@ -96,15 +102,15 @@ def _normalized(b: Expansion, x: SSAValue, count: int, weight: int, side: str) -
     return b.reshaped(normal, [0, 0, -1])
 
 
-def turned(b: Expansion, x: SSAValue, positions: SSAValue, count: int) -> SSAValue:
+def turned(b: Expansion, x: SSAValue, positions: SSAValue, count: int, cosines: SSAValue, sines: SSAValue) -> SSAValue:
     """By the angles of the positions."""
-    half = b.size(b.x(COSINES), 1)
+    half = b.size(cosines, 1)
     attributes = {
         "interleaved": b.attr("rotary_interleaved", 0),
         "num_heads": count,
         "rotary_embedding_dim": 2 * half if half is not None else 0,
     }
-    return b.value(onnx.RotaryEmbeddingOp, x, b.x(COSINES), b.x(SINES), positions, attributes=attributes)
+    return b.value(onnx.RotaryEmbeddingOp, x, cosines, sines, positions, attributes=attributes)
 
 
 def cached(b: Expansion, new: SSAValue, past: int, step: Step) -> SSAValue:
