@@ -152,12 +152,16 @@ def _create_mask(scope: Scope, op: Operation) -> None:
 
 def lane_mask(f: FunctionBuilder, size: SSAValue, lanes: int, vector_bytes: int) -> SSAValue:
     """The mask of the first `size` of `lanes` lanes; any i64 will do for the size."""
+    clamped = f.intrinsic("llvm.smax", (size, f.const(0, size.type)), size.type)
+    clamped = f.intrinsic("llvm.smin", (clamped, f.const(lanes, size.type)), size.type)
+    if vector_bytes == 64 and 8 <= lanes <= 32:
+        # such a processor has masks of bits: a shift is less work than vectors that are compared
+        bits = f.not_(f.shl(f.const(-1, I64), clamped))
+        return f.bitcast(f.cast("trunc", bits, IntegerType(lanes)), vector_type(lanes, I1))
     width = min(64, max(8, vector_bytes * 8 // lanes))
     if lanes >= 1 << (width - 1):
         width *= 2
     width = min(64, max(width, 8))
-    clamped = f.intrinsic("llvm.smax", (size, f.const(0, size.type)), size.type)
-    clamped = f.intrinsic("llvm.smin", (clamped, f.const(lanes, size.type)), size.type)
     number = IntegerType(width)
     narrow = clamped if width == 64 else f.cast("trunc", clamped, number)
     step = f.const_lanes(range(lanes), vector_type(lanes, number))

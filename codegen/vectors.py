@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from math import inf, nan
 
-from xdsl.dialects import vector
-from xdsl.dialects.builtin import DenseArrayBase, IntegerType, VectorType
+from xdsl.dialects import arith, vector
+from xdsl.dialects.builtin import DenseArrayBase, IndexType, IntegerType, VectorType
 from xdsl.ir import Operation, SSAValue
 
 from ..dialects import llvmx, vectorx
@@ -14,9 +14,10 @@ from .arith import extremum_of_numbers
 from .build import FunctionBuilder
 from .dot import dot, halves
 from .lanes import Lanes
-from .llvm_types import I1, element_of, is_float
+from .llvm_types import I1, I64, element_of, is_float
 from .math_gates import gelu, logistic
 from .mathematics import Mathematics
+from .memory import lane_mask
 from .scope import Scope, TranslateError, Translation, operands
 
 
@@ -51,14 +52,58 @@ def _select(scope: Scope, op: Operation) -> None:
     scope.values[op.results[0]] = scope.f.select(condition, a, b)
 
 
+_MIRRORED = {"slt": "sgt", "sle": "sge", "sgt": "slt", "sge": "sle"}
+
+
 def _compare(scope: Scope, op: Operation) -> None:
     assert isinstance(op, vectorx.CompareOp)
+    if (mask := _mask_of_numbers(scope, op)) is not None:
+        scope.values[op.result] = mask
+        return
     a, b = operands(scope, op)
     f, predicate = scope.f, op.predicate.data
     if predicate in ("true", "false"):
         scope.values[op.result] = f.const(predicate == "true", scope.type(op.result.type))
     else:
         scope.values[op.result] = (f.fcmp if is_float(a.type) else f.icmp)(predicate, a, b)
+
+
+def _mask_of_numbers(scope: Scope, op: vectorx.CompareOp) -> SSAValue | None:
+    """The comparison of x + lane with y, for indices, from y - x: a register of narrow numbers in place of several of
+    64 bits.  None for other comparisons."""
+    predicate, left, right = op.predicate.data, op.lhs, op.rhs
+    if predicate not in _MIRRORED:
+        return None
+    x, y = _first_of_numbers(left), _same_in_all(right)
+    if x is None or y is None:
+        x, y, predicate = _first_of_numbers(right), _same_in_all(left), _MIRRORED[predicate]
+        if x is None or y is None:
+            return None
+    lanes = llvmx.lanes_of(scope.type(op.result.type))
+    assert lanes is not None
+    f, one = scope.f, scope.f.const(1, I64)
+    # numbers from data may be anything: a difference that does not fit is as large as can be
+    count = f.intrinsic("llvm.ssub.sat", (scope.values[y], scope.values[x]), I64)
+    if predicate in ("sle", "sgt"):
+        count = f.intrinsic("llvm.sadd.sat", (count, one), I64)
+    mask = lane_mask(f, count, lanes, scope.module.target.vector_bytes)
+    return mask if predicate in ("slt", "sle") else f.not_(mask)
+
+
+def _first_of_numbers(value: SSAValue) -> SSAValue | None:
+    """x of a vector of x + lane, of indices."""
+    if not isinstance(value.owner, arith.AddiOp):
+        return None
+    a, b = value.owner.operands
+    if isinstance(a.owner, vectorx.StepOp):
+        a, b = b, a
+    return _same_in_all(a) if isinstance(b.owner, vectorx.StepOp) else None
+
+
+def _same_in_all(value: SSAValue) -> SSAValue | None:
+    """What a vector of indices has in all lanes."""
+    found = value.owner.operands[0] if isinstance(value.owner, vector.BroadcastOp) else None
+    return found if found is not None and isinstance(found.type, IndexType) else None
 
 
 def _shuffle(scope: Scope, op: Operation) -> None:

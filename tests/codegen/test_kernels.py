@@ -370,6 +370,39 @@ def test_memory_of_every_type(target: Target, dtype: str, lanes: int) -> None:
         assert not z[0] and not z[1 + count :].any()
 
 
+@pytest.mark.parametrize("lanes", [4, 8, 16, 32, 64])
+@pytest.mark.parametrize("predicate", ["slt", "sle", "sgt", "sge"])
+def test_comparison_of_lane_numbers(target: Target, lanes: int, predicate: str) -> None:
+    """x + lane with y, and y with x + lane: as of any integers, also where x and y are far apart."""
+    v, m = f"vector<{lanes}xindex>", f"vector<{lanes}xi1>"
+    k = Compiled(
+        kernel(
+            "%d0: index, %d1: index, %r: memref<?xi1>, %s: memref<?xi1>",
+            f"""
+  %x = vector.broadcast %d0 : index to {v}
+  %lane = vectorx.step : {v}
+  %at = arith.addi %x, %lane : {v}
+  %y = vector.broadcast %d1 : index to {v}
+  %a = vectorx.compare "{predicate}" %at, %y : {v} to {m}
+  %b = vectorx.compare "{predicate}" %y, %at : {v} to {m}
+  vector.store %a, %r[%c0] : memref<?xi1>, {m}
+  vector.store %b, %s[%c0] : memref<?xi1>, {m}
+""",
+        ),
+        target,
+    )
+    holds = {"slt": np.less, "sle": np.less_equal, "sgt": np.greater, "sge": np.greater_equal}[predicate]
+    end, numbers = 2**63 - 1, np.arange(lanes)
+    least = -end - 1
+    pairs = [(0, 0), (5, 6), (-1, 0), (0, lanes - 1), (1, lanes), (-lanes, 0), (7, -3)]
+    pairs += [(least, end), (end - lanes, least), (least, 0), (least, least), (end - lanes, end), (-5, least)]
+    for x, y in pairs:
+        r, s = np.zeros(lanes, np.bool_), np.zeros(lanes, np.bool_)
+        k(x, y, r, s)
+        assert np.array_equal(r, holds(x + numbers, y)), (x, y)
+        assert np.array_equal(s, holds(y, x + numbers)), (x, y)
+
+
 def test_in_place_arguments(target: Target) -> None:
     """`kernel.alias` takes `noalias` from the pair that may overlap, and from no other."""
     text = kernel(
