@@ -440,6 +440,10 @@ class EntryBuilder:
             raise EntryError("main has no kernel.arena")
         total = self.size(attribute.data[0])
         self.go_on_if(b.icmp("ule", total, b.int(LARGEST)), self.no_memory, [total, b.int(-1), b.int(-1)])
+        certain = self.main.attributes.get("kernel.arena_certain")
+        if isinstance(certain, ShapeAttr):
+            b.store_at(self.size(certain.data[0]), self.context, WORD * Slot.ARENA_CERTAIN)
+            b.store_at(b.int(0), self.context, WORD * Slot.ARENA_OWED)
         enough, more = b.new_block(), b.new_block()
         there = b.load_at(self.context, WORD * Slot.ARENA_BYTES)
         b.branch(b.icmp("ule", total, there), enough, more)
@@ -450,6 +454,19 @@ class EntryBuilder:
         b.at(enough)
         self.arena = b.load_at(self.context, WORD * Slot.ARENA, PTR)
         self.weights = b.load_at(self.context, WORD * Slot.WEIGHTS, PTR)
+
+    def reserve_branch(self, need: Dim, node: int) -> None:
+        """Asks for a branch's own part of the arena, where not all of that was there at entry."""
+        b = self.b
+        ask, enough = b.new_block(), b.new_block()
+        b.branch(b.icmp("eq", b.load_at(self.context, WORD * Slot.ARENA_OWED), b.int(0)), enough, ask)
+        b.at(ask)
+        reserve = b.load_at(self.context, WORD * Slot.RESERVE, PTR)
+        total = self.size(need)
+        refused = b.value_of_pointer(reserve, [self.context, total], I32)
+        failed = [total, b.int(-1), b.int(node)]
+        b.cond_br(b.icmp("eq", refused, b.int32(0)), enough, [], self.no_memory, failed)
+        b.at(enough)
 
     def _fetch_outputs(self) -> None:
         """The pointers of outputs that kernels write straight into; asks for those that the caller left open."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 
 from ..dialects import onnx
-from ..dialects.dims import Dim
+from ..dialects.dims import Dim, ShapeAttr
 from .entry_builder import EntryBuilder
 from .entry_sizes import Sizes, bare_symbol
 from .entry_values import (
@@ -123,7 +123,9 @@ def lower_if(e: EntryBuilder, op: Operation) -> None:
         b.at(start)
         block, end = body_of(op, op.get_region_index(region))
 
-        def branch(block: Block = block, end: onnx.YieldOp = end) -> None:
+        def branch(block: Block = block, end: onnx.YieldOp = end, number: int = op.get_region_index(region)) -> None:
+            if isinstance(needs := op.attributes.get("kernel.branch_arenas"), ShapeAttr):
+                e.reserve_branch(needs.data[number], node_of(op))
             lower_body(e, block)
             for value, result, target, place in zip(end.operands, op.results, variables, fixed, strict=True):
                 leave_branch(e, op, value, result, target, place)

@@ -13,10 +13,11 @@ from dataclasses import dataclass
 
 from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, IntegerAttr, ModuleOp, StringAttr, TensorType, i64
 from xdsl.dialects.func import FuncOp, ReturnOp
-from xdsl.ir import Attribute, Block, BlockArgument, Operation, SSAValue
+from xdsl.ir import Attribute, Block, BlockArgument, Operation, Region, SSAValue
 
 from ..dialects import kernel, onnx
 from ..dialects.dims import Dim, ShapeAttr, as_dim, dims_of
+from ..dialects.dims.expression import dim_max
 from ..dialects.dims.reserved import THREADS
 from .arena import plan_offsets
 from .buffers import Buffer
@@ -107,6 +108,17 @@ def described(buffer: Buffer) -> DictionaryAttr:
     )
 
 
+def branch_of(op: Operation) -> Region | None:
+    """The innermost branch of an If that an op is in."""
+    at: Operation | None = op
+    while at is not None:
+        region = at.parent_region()
+        at = at.parent_op()
+        if isinstance(at, onnx.IfOp):
+            return region
+    return None
+
+
 def step_name(op: Operation) -> str:
     """What runs at an op of `main`: a kernel, or an operator."""
     return op.callee.string_value() if isinstance(op, kernel.CallOp) else op.name
@@ -157,6 +169,7 @@ class Scheduler:
                     op.attributes["kernel.scratch_bytes"] = ShapeAttr((need,))
             if isinstance(op, (onnx.LoopOp, onnx.ScanOp)):
                 self.plan_carried(op, places)
+        self.plan_branches()
         total = plan_offsets(self.buffers)
         for op, homes in places:
             attribute = ArrayAttr([StringAttr(h) if isinstance(h, str) else ShapeAttr((h.offset,)) for h in homes])
@@ -170,6 +183,21 @@ class Scheduler:
             DictionaryAttr({"at": IntegerAttr(self.at[op], i64), "runs": StringAttr(step_name(op))}) for op, _ in places
         )
         return total
+
+    def plan_branches(self) -> None:
+        """What a call takes whatever branches it enters, and what each branch takes more, where sizes decide that."""
+        ops = list(self.at)
+        members: dict[Region | None, list[Buffer]] = {}
+        for buffer in self.buffers:
+            members.setdefault(branch_of(ops[buffer.first]), []).append(buffer)
+        certain = members.pop(None, [])
+        if all(b.size.is_const for branch in members.values() for b in branch):
+            return
+        self.main.attributes["kernel.arena_certain"] = ShapeAttr((dim_max(plan_offsets(certain), ALIGNMENT),))
+        for op in dict.fromkeys(region.parent_op() for region in members if region is not None):
+            assert op is not None
+            needs = [plan_offsets(members.get(region, [])) for region in op.regions]
+            op.attributes["kernel.branch_arenas"] = ShapeAttr(tuple(needs))
 
     def give_homes(self, op: onnx.IfOp, homes: list[Buffer | str]) -> None:
         """What a branch makes only to be a result of the If is made where that is, and not copied there."""

@@ -15,7 +15,7 @@ WORD = 8
 
 
 class Slot(IntEnum):
-    """The context: what a call knows of the world. Slots 25 to 31 are spare."""
+    """The context: what a call knows of the world. Slots 27 to 31 are spare."""
 
     VERSION = 0
     ARENA = 1
@@ -50,6 +50,11 @@ class Slot(IntEnum):
     """`void(int64* request)` of whoever made the context; only the functions of `REQUESTS` call it."""
     ENTROPY = 24
     """A number that each unseeded draw of random numbers takes as its key, and moves on."""
+
+    ARENA_CERTAIN = 25
+    """The bytes of the arena that a call takes whatever branches it enters; 0 where that is all of it."""
+    ARENA_OWED = 26
+    """Whether only these were found to be free: a branch calls `RESERVE` for its own before it takes them."""
 
     TIMES = 24
     """Where an entry that was compiled to be timed notes its steps (`TimeWord`), or null."""

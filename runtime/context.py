@@ -29,7 +29,7 @@ from .abi import (
     RequestWord,
     Slot,
 )
-from .available import available_memory
+from .available import available_memory, require
 from .linker import Library
 from .memory import Arena, GrowingRegion
 
@@ -154,14 +154,17 @@ class Context:
         self.stop()
 
     def _reserve(self, request: Words) -> int:
-        size = request[RequestWord.FIRST]
+        size, words = request[RequestWord.FIRST], self.words
         try:
-            self.arena.reserve(size)
+            if words[Slot.ARENA_OWED]:  # by a branch, for what it has addresses for
+                require(size)
+                return 0
+            self.arena.reserve(size, words[Slot.ARENA_CERTAIN])
         except MemoryError:
             self._out_of_memory(size)
             return 1
-        self.words[Slot.ARENA] = self.arena.address
-        self.words[Slot.ARENA_BYTES] = self.arena.size
+        words[Slot.ARENA], words[Slot.ARENA_BYTES] = self.arena.address, self.arena.size
+        words[Slot.ARENA_OWED] = self.arena.owed
         return 0
 
     def _grow(self, request: Words) -> int:

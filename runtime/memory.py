@@ -78,6 +78,8 @@ class Arena:
 
     def __init__(self) -> None:
         self._mapping: Mapping | None = None
+        self.owed = False
+        """Whether there are addresses for all of it, but not known to be memory."""
 
     @property
     def address(self) -> int:
@@ -85,21 +87,29 @@ class Arena:
 
     @property
     def size(self) -> int:
-        return 0 if self._mapping is None else self._mapping.size - BEHIND
+        return 0 if self._mapping is None or self.owed else self._mapping.size - BEHIND
 
-    def reserve(self, size: int) -> None:
-        """Makes the arena at least `size` bytes.
+    def reserve(self, size: int, certain: int = 0) -> None:
+        """Makes the arena at least `size` bytes, of which so many are certain to be touched.
 
-        Raises MemoryError, also for more than is free, and keeps what there is.
+        Raises MemoryError, also for more than is free, and keeps what there is. Where only what is certain is free,
+        the arena has addresses for the rest.
         """
         if size <= self.size:
             return
-        require(size - self.size)
-        mapping = Mapping(size + BEHIND)
+        owed = False
+        try:
+            require(size - self.size)
+        except MemoryError:
+            if not 0 < certain < size:
+                raise
+            require(certain)
+            owed = True
+        mapping = Mapping(size + BEHIND, flags=MAP_NORESERVE if owed else 0)
         mapping.touch(BEHIND)
         if self._mapping is not None:
             self._mapping.close()
-        self._mapping = mapping
+        self._mapping, self.owed = mapping, owed
 
 
 class GrowingRegion:

@@ -12,7 +12,7 @@ from arena import ALIGNMENT, planned, touched
 from onnx import TensorProto, helper, numpy_helper
 from sardonyx.dialects.dims import parse_dim
 from sardonyx.lowering.schedule import THREADS
-from sardonyx.runtime.errors import InputError
+from sardonyx.runtime.errors import InputError, ResourceError
 
 import sardonyx as sx
 
@@ -129,3 +129,30 @@ def test_from_the_second_call_on_only_outputs_are_new() -> None:
         program(x)
     (again,) = program.loaded._free  # pyright: ignore[reportPrivateUsage]
     assert again is context and (again.arena.address, again.arena.size) == before
+
+
+def test_a_branch_that_is_not_taken_needs_no_memory() -> None:
+    """What it would take is asked for when it is entered, also in a branch; other calls go on as before."""
+    program = sx.compile(
+        onnx.parser.parse_model(
+            """<ir_version: 10, opset_import: ["" : 18]> g (float[N] x, bool c, bool d) => (float[M] y)
+            <int64[2] column = {-1, 1}, int64[1] last = {1}> {
+                y = If (c) <then_branch = t () => (float[P] a) {
+                    a = If (d) <then_branch = u () => (float[P] b) {
+                        turned = Reshape (x, column)
+                        sums = Add (x, turned)
+                        e = Exp (sums)
+                        product = MatMul (e, e)
+                        b = ReduceSum <keepdims = 0> (product, last)
+                    }, else_branch = v () => (float[P] b2) { b2 = Exp (x) }>
+                }, else_branch = e () => (float[Q] f) { f = Neg (x) }>
+            }"""
+        )
+    )
+    large, small = np.ones(1 << 21, np.float32), np.zeros(3, np.float32)
+    for _ in range(2):
+        np.testing.assert_array_equal(program(x=large, c=np.array(False), d=np.array(True))["y"], -large)
+        assert program(x=large, c=np.array(True), d=np.array(False))["y"][0] > 2
+        with pytest.raises(ResourceError, match="bytes of memory"):
+            program(x=large, c=np.array(True), d=np.array(True))
+        np.testing.assert_array_equal(program(x=small, c=np.array(True), d=np.array(True))["y"], [9, 9, 9])
