@@ -42,9 +42,7 @@ def manifest_of(state: State, main: FuncOp, entry: Entry) -> Manifest:
     outputs = [spec_of(v, name) for v, name in zip(ret.operands, names, strict=True)]
     for spec, name in zip(outputs, names, strict=True):
         spec["name"] = name
-    otherwise = otherwise_of(main)
-    return {
-        **({"otherwise": otherwise} if otherwise else {}),
+    manifest: Manifest = {
         "format": FORMAT,
         "abi": abi.VERSION,
         "inputs": inputs,
@@ -59,6 +57,9 @@ def manifest_of(state: State, main: FuncOp, entry: Entry) -> Manifest:
             **steps_of(state.module, entry),
         },
     }
+    if otherwise := otherwise_of(main):
+        manifest["otherwise"] = otherwise
+    return manifest
 
 
 def explain_options(options: Options) -> dict[str, Any]:
