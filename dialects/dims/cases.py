@@ -336,10 +336,8 @@ def by_cases(args: tuple[Dim, ...], function: Callable[[tuple[Dim, ...]], Dim]) 
 
     None where none is, and where they depend on many conditions.
     """
-    if sum(len(a.terms) for a in args) > MAX_TERMS:
-        return None
-    case = next((found for a in args if (found := case_of(a)) is not None), None)
-    if case is None or len({call for a in args for _, call in _indicators(a)}) > MAX_CASES:
+    case = _case_of_any(args)
+    if case is None:
         return None
     call, margin = case.indicator, case.margin
     holds, fails = (function(tuple(side_of(a, call, margin, value) for a in args)) for value in (True, False))
@@ -349,12 +347,25 @@ def by_cases(args: tuple[Dim, ...], function: Callable[[tuple[Dim, ...]], Dim]) 
     return chosen if len(chosen.terms) <= MAX_CHOSEN else None
 
 
+def depends_on_cases(args: tuple[Dim, ...]) -> bool:
+    """Whether one of these sizes is chosen by a condition, and they depend on few."""
+    return _case_of_any(args) is not None
+
+
+def _case_of_any(args: tuple[Dim, ...]) -> Case | None:
+    if sum(len(a.terms) for a in args) > MAX_TERMS:
+        return None
+    case = next((found for a in args if (found := case_of(a)) is not None), None)
+    return case if case and len({call for a in args for _, call in _indicators(a)}) <= MAX_CASES else None
+
+
 __all__ = [
     "Case",
     "any_case",
     "by_cases",
     "case_of",
     "case_to_compute",
+    "depends_on_cases",
     "indicator",
     "is_cut",
     "margin_of",

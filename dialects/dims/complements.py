@@ -18,6 +18,7 @@ from .expression import (
     Dim,
     Monomial,
     add,
+    call_dim,
     constant,
     divide_monomials,
     multiply,
@@ -174,10 +175,10 @@ def _relations(atom: Call) -> tuple[tuple[Relation, frozenset[Monomial]], ...]:
 def _pairs(atom: Call) -> Iterator[Relation]:
     a, b = atom.args[:2]
     shifted = atom.kind == "min" and b is ONE and a.constant_term != 0  # an indicator that is no atom's counterpart
-    if atom.kind in ("min", "max") and len(atom.args) == 2 and not shifted:
-        low, high = extremes.extremum("min", atom.args), extremes.extremum("max", atom.args)
-        if all(d.atom is not None and d.atom.args == atom.args for d in (low, high)):
-            yield Relation(high.terms[0][1], 1, low.terms[0][1], add(a, b), False, False, b is ONE)
+    two = atom.kind in ("min", "max") and len(atom.args) == 2 and not shifted
+    if two and extremes.stays("max" if atom.kind == "min" else "min", atom.args):
+        low, high = call_dim("min", atom.args), call_dim("max", atom.args)
+        yield Relation(high.terms[0][1], 1, low.terms[0][1], add(a, b), False, False, b is ONE)
     if atom.kind in ("mod", "floordiv") and len(b.terms) == 1 and b.terms[0][0] > 0:
         rest, quotient = division.mod(a, b), division.floordiv(a, b)
         if rest.atom is not None and quotient.atom is not None:

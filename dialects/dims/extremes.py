@@ -47,11 +47,33 @@ def extremum(kind: Literal["min", "max"], args: tuple[Dim, ...]) -> Dim:
         return found
     offset = _least_coefficients(args)
     if offset is not ZERO:
-        return add(offset, extremum(kind, tuple(add(a, negate(offset)) for a in args)))
+        rest = tuple(add(a, negate(offset)) for a in args)
+        if _weight(rest) < _weight(args):
+            return add(offset, extremum(kind, rest))
     factor = _shared_factor(args)
     if factor is not ONE:
         return multiply(factor, extremum(kind, tuple(exactly(a, factor) for a in args)))
     return call_dim(kind, tuple(sorted(args, key=_argument_key)))
+
+
+def stays(kind: Literal["min", "max"], args: tuple[Dim, ...]) -> bool:
+    """Whether the extremum of two arguments in normal form is a call of just these.
+
+    What it is else is not made here: to write that, the complements of its atoms are chosen, which is what asks.
+    """
+    if _flatten(kind, args) != args or len(_undominated(kind, args)) < 2 or cases.depends_on_cases(args):
+        return False
+    if _least_coefficients(args) is not ZERO or _shared_factor(args) is not ONE:
+        return False
+    a, b = args
+    if not b.is_const:
+        return True
+    if kind == "max":
+        return not cases.is_cut(add(add(b, ONE), negate(a)))
+    if not interval.is_at_least(add(add(a, negate(b)), ONE), 0):
+        return True
+    found = cases.positive(a).atom if b is ONE else None
+    return found is not None and found.args == args
 
 
 def _one_of_two(kind: Literal["min", "max"], args: tuple[Dim, ...]) -> Dim | None:
@@ -120,6 +142,18 @@ def _least_coefficients(args: tuple[Dim, ...]) -> Dim:
     tables = [{m: c for c, m in a.terms} for a in args]
     monomials = dict.fromkeys(m for t in tables for m in t)
     return Dim.of_terms([(min(t.get(m, 0) for t in tables), m) for m in monomials])
+
+
+def _weight(args: tuple[Dim, ...]) -> tuple[int, int, int, int]:
+    """What is subtracted in the arguments and what is added, the same of indicators: less without what they share.
+
+    It is not where the rest is written by other atoms, `1 + (-1) % k` as `-k*((-1)//k)`, which may be shared again.
+    """
+    weight = [0, 0, 0, 0]
+    for c, m in (term for a in args for term in a.terms):
+        least = 2 if len(m) == 1 and cases.margin_of(m[0][0]) is not None else 0
+        weight[least + (c > 0)] += abs(c)
+    return weight[0], weight[1], weight[2], weight[3]
 
 
 def _shared_factor(args: tuple[Dim, ...]) -> Dim:

@@ -43,6 +43,25 @@ def _combine(children: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
 trees = st.recursive(leaf, _combine, max_leaves=7)
 
 
+def _divide(children: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
+    """Quotients and remainders by what is at least 1 without anyone's word: they have a value everywhere."""
+    return st.one_of(
+        st.builds(lambda op, a, b: f"(({a}) {op} ({b}))", st.sampled_from("+-*"), children, children),
+        st.builds(lambda op, a, b: f"{op}({a}, {b})", st.sampled_from(["min", "max"]), children, children),
+        st.builds(lambda op, a, b: f"(({a}) {op} max({b}, 1))", st.sampled_from(["//", "%"]), children, children),
+    )
+
+
+divided = st.recursive(st.sampled_from(["A", "N", "v0", "0", "1", "2", "-1", "3"]), _divide, max_leaves=8)
+SHARED_AGAIN = [  # what extremes of these share is written by other atoms than what is left
+    "min(N - 1, (-1)%max(N, 1))",
+    "max(N - 1, (-1)%max(N, 1))",
+    "max(N//max(N, 1) - min(1, A), min(N, -1)%max(A//max(0, 1), 1))",
+    "min(max(N, 1) + (-1)%max(A, 1), (3//max(N, 1))//max(N - 1, 1))",
+    "((A*v0)//max(A - 1, 1))%max(A - ((-1)%max(A, 1)), 1)",
+]
+
+
 def _choose(x: str, a: str, b: str) -> str:
     """`a` where `x >= 1`, else `b`."""
     return f"({b} + ({a} - ({b}))*min(max({x}, 0), 1))"
@@ -81,7 +100,12 @@ GLOBALS = {"__builtins__": {}, "min": min, "max": max, "broadcast": broadcast}
 
 
 @settings(max_examples=400, deadline=None)
-@given(st.one_of(trees, choices))
+@given(st.one_of(trees, choices, divided))
+@example(SHARED_AGAIN[0])
+@example(SHARED_AGAIN[1])
+@example(SHARED_AGAIN[2])
+@example(SHARED_AGAIN[3])
+@example(SHARED_AGAIN[4])
 def test_normal_form_keeps_every_value(text: str) -> None:
     code = compile(text, "tree", "eval")
     try:
