@@ -91,6 +91,8 @@ class Stack:
     sizes: list[SSAValue]
     axis: int = 0
     backwards: bool = False
+    room: SSAValue | None = None
+    """The iterations that `place` is for, where the loop's condition has to end it before more."""
 
 
 @dataclass
@@ -201,7 +203,7 @@ def run_loop(
     b = e.b
     mark: SSAValue | None = None
     for stack in shape.stacks:
-        start_stack(e, shape.op, stack, trips)
+        start_stack(e, shape, stack, trips)
     if allocates(shape.op):
         # below the mark are the blocks of stacked outputs; the states of changing size come right behind it
         mark = b.words(1)
@@ -239,17 +241,19 @@ def run_loop(
     return number
 
 
-def start_stack(e: EntryBuilder, op: Operation, stack: Stack, trips: SSAValue) -> None:
-    """Sets up a stacked output before the loop."""
+def start_stack(e: EntryBuilder, shape: LoopShape, stack: Stack, trips: SSAValue) -> None:
+    """Sets up a stacked output before the loop, with room for each iteration where no condition ends it before."""
     b = e.b
     for word in (stack.block, stack.capacity, *stack.sizes):
         b.store_at(b.int(0), word, 0)
     if stack.place is not None:
         planned = e.size(tensor_dims(stack.result.type)[stack.axis])
-        if planned is not trips:
-            name = escaped(name_of(stack.result, op.name))
-            message = f"the loop may run {{0}} times, '{name}' has room for {{1}}"
-            e.guard(b.icmp("sle", trips, planned), "guard", message, [trips, planned], node_of(op))
+        if planned is not trips and shape.condition is None:
+            name = escaped(name_of(stack.result, shape.op.name))
+            message = f"the loop runs {{0}} times, '{name}' has room for {{1}}"
+            e.guard(b.icmp("sle", trips, planned), "guard", message, [trips, planned], node_of(shape.op))
+        elif planned is not trips:
+            stack.room = planned
 
 
 def push(
@@ -260,6 +264,10 @@ def push(
     source = e.pointer(stack.value)
     sizes = sizes_of(e, stack.value)
     size = e.bytes_of(stack.value)
+    if stack.room is not None:
+        name = escaped(name_of(stack.result, op.name))
+        message = f"the loop goes on after {{0}} iterations, '{name}' has no room for more"
+        e.guard(b.icmp("slt", number, stack.room), "guard", message, [number], node_of(op))
     outer_dims = tensor_dims(stack.result.type)
     planned = [*outer_dims[: stack.axis], *outer_dims[stack.axis + 1 :]]
     first = b.icmp("eq", number, b.int(0))

@@ -210,3 +210,39 @@ def test_a_state_grows_as_another_shrinks() -> None:
         taken = min(rows, 2 * times)
         assert (len(p), len(q)) == (rows + 2 * taken, rows - taken)
         assert eval(size, {"min": min, "max": max}, {"N": rows, "D": times}) == len(p)
+
+
+@pytest.mark.parametrize("count", ["n", ""])
+@pytest.mark.parametrize("stop", ["n//2", "3"])
+def test_a_condition_ends_a_loop_before_its_number_of_trips(count: str, stop: str) -> None:
+    """The stacked result has room for the iterations that there are, not for the number of trips."""
+    made, (size,) = stopped(count, stop, [node("Less", ["next", "k"], ["again"])])
+    assert size == {("n", "3"): "min(N, 3)", ("", "3"): "3"}.get((count, stop), "N//2")
+    program = sx.compile(made)
+    for rows in (3, 4, 5, 9):
+        x = np.random.default_rng(rows).random((rows, 2), dtype=np.float32)
+        np.testing.assert_array_equal(program(x=x)["y"], x[: rows // 2 if stop != "3" else 3])
+
+
+def stopped(count: str, stop: str, condition: list[onnx.NodeProto]) -> tuple[onnx.ModelProto, list[str]]:
+    """A Loop over the rows of x until a condition on the next number and k, with the size of what it stacks."""
+    nodes = [node("Add", ["i", "unit"], ["next"]), *condition, node("Gather", ["x", "i"], ["row"])]
+    body = helper.make_graph(
+        nodes,
+        "b",
+        [value("i", INT64, []), value("go", BOOL, [])],
+        [value("again", BOOL, []), value("row", FLOAT, ["D"])],
+    )
+    half = node("Div", ["n", "pair"], ["k"]) if stop == "n//2" else node("Identity", ["trips"], ["k"])
+    made = model(
+        [
+            node("Shape", ["x"], ["shape"]),
+            node("Gather", ["shape", "axis"], ["n"]),
+            half,
+            node("Greater", ["k", "axis"], ["some"]),
+            node("Loop", [count, "some"], ["y"], body=body),
+        ]
+    )
+    made.graph.initializer.extend(numpy_helper.from_array(np.array(v), name) for name, v in (("unit", 1), ("pair", 2)))
+    dims = sx.infer_shapes(made).graph.output[0].type.tensor_type.shape.dim
+    return made, [d.dim_param or str(d.dim_value) for d in dims][:1]
