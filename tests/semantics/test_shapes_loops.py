@@ -224,6 +224,64 @@ def test_a_condition_ends_a_loop_before_its_number_of_trips(count: str, stop: st
         np.testing.assert_array_equal(program(x=x)["y"], x[: rows // 2 if stop != "3" else 3])
 
 
+SPELLINGS = {
+    "and what held": [node("Less", ["next", "k"], ["q"]), node("And", ["q", "go"], ["again"])],
+    "not at least": [node("GreaterOrEqual", ["next", "k"], ["q"]), node("Not", ["q"], ["again"])],
+    "another number": [node("Equal", ["next", "k"], ["q"]), node("Not", ["q"], ["again"])],
+}
+
+
+@pytest.mark.parametrize("count", ["n", ""])
+@pytest.mark.parametrize("spelling", SPELLINGS)
+def test_conditions_that_end_loops_have_many_spellings(count: str, spelling: str) -> None:
+    made, (size,) = stopped(count, "n//2", SPELLINGS[spelling])
+    assert size == "N//2"
+    program = sx.compile(made)
+    for rows in (0, 1, 3, 4, 9):
+        x = np.random.default_rng(rows).random((rows, 2), dtype=np.float32)
+        np.testing.assert_array_equal(program(x=x)["y"], x[: rows // 2])
+
+
+def test_a_loop_that_does_not_meet_its_end_runs_all_of_its_trips() -> None:
+    """`not next == k` is never false where k is 0 at first, and no condition is asked before the loop."""
+    made, _ = stopped("n", "n//2", SPELLINGS["another number"])
+    made.graph.initializer.append(numpy_helper.from_array(np.array(True), "always"))
+    made.graph.node[-1].input[1] = "always"
+    size = sx.infer_shapes(made).graph.output[0].type.tensor_type.shape.dim[0].dim_param
+    program = sx.compile(made)
+    for rows, expected in ((0, 0), (1, 1), (2, 1), (3, 1), (9, 4)):
+        x = np.random.default_rng(rows).random((rows, 2), dtype=np.float32)
+        np.testing.assert_array_equal(program(x=x)["y"], x[:expected])
+        assert eval(size, {"min": min, "max": max}, {"N": rows}) == expected
+
+
+def test_a_number_taken_from_a_state_ends_a_loop() -> None:
+    body = helper.make_graph(
+        [
+            node("Sub", ["v", "pair"], ["w"]),
+            node("Greater", ["w", "axis"], ["again"]),
+            node("Identity", ["i"], ["row"]),
+        ],
+        "b",
+        [value("i", INT64, []), value("go", BOOL, []), value("v", INT64, [])],
+        [value("again", BOOL, []), value("w", INT64, []), value("row", INT64, [])],
+    )
+    made = model(
+        [
+            node("Shape", ["x"], ["shape"]),
+            node("Gather", ["shape", "axis"], ["n"]),
+            node("Greater", ["n", "axis"], ["some"]),
+            node("Loop", ["", "some", "n"], ["left", "y"], body=body),
+        ]
+    )
+    made.graph.output[0].type.tensor_type.elem_type = INT64
+    made.graph.initializer.append(numpy_helper.from_array(np.array(2), "pair"))
+    assert sx.infer_shapes(made).graph.output[0].type.tensor_type.shape.dim[0].dim_param == "(N + 1)//2"
+    program = sx.compile(made)
+    for rows in (0, 1, 2, 7):
+        assert list(program(x=np.ones((rows, 1), np.float32))["y"]) == list(range((rows + 1) // 2))
+
+
 def stopped(count: str, stop: str, condition: list[onnx.NodeProto]) -> tuple[onnx.ModelProto, list[str]]:
     """A Loop over the rows of x until a condition on the next number and k, with the size of what it stacks."""
     nodes = [node("Add", ["i", "unit"], ["next"]), *condition, node("Gather", ["x", "i"], ["row"])]
