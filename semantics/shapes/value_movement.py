@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from itertools import pairwise
 
 import numpy as np
 from xdsl.ir import Operation
 
 from ...dialects import onnx
-from ...dialects.dims.expression import ONE, ZERO, Dim, as_dim
+from ...dialects.dims.cases import MAX_CASES, MAX_CHOSEN, any_case, indicator
+from ...dialects.dims.expression import ONE, ZERO, Dim, as_dim, dim_sum
+from ...dialects.dims.interval import interval
 from ...dialects.onnx.types import OptionalType
 from .containers import known_item, length_of
 from .context import Context, static_shape
 from .creation import shape_bounds
-from .elements import Element, Elements, Ratio, elements_of_array, filled, is_integer, row_major
+from .elements import Element, Elements, Ratio, as_integers, elements_of_array, filled, is_integer, row_major
 from .movement import compressed_positions
 from .progressions import progression_of
 from .value_rule import Known, numbers_of, result_element, result_shape, small_result, zero_of
@@ -55,10 +58,39 @@ def gathered(c: Context) -> Known:
         return None
     axis = c.axis(c.attr("axis"), x.ndim)
     numbers = numbers_of(indices)
+    if numbers is None and indices.size == 1:
+        return _one_of_few(x, axis, indices)
     if numbers is None or any(not -x.shape[axis] <= n < x.shape[axis] for n in numbers):
         return None
     found = x.take(np.array(numbers, np.int64).reshape(indices.shape), axis)
     return [np.asarray(found, object)]  # a single element comes without its array
+
+
+def _one_of_few(x: Elements, axis: int, indices: Elements) -> Known:
+    """One of a few integers, at a position that sizes decide, as the first and the steps to the others."""
+    (index,) = indices.reshape(-1)
+    if x.ndim != 1 or not isinstance(index, Dim):
+        return None
+    low, high = interval(index)
+    if not 0 <= low <= high < x.shape[axis] or high - low > MAX_CASES:
+        return None
+    sides = as_integers(x[int(low) : int(high) + 1])
+    if sides is None:
+        return None
+    found = _side(sides, index - int(low), MAX_CASES)
+    return [filled(indices.shape, [found])] if len(found.terms) <= MAX_CHOSEN else None
+
+
+def _side(sides: list[Dim], at: Dim, conditions: int) -> Dim:
+    """One of these, by the conditions that the position is counted from, else by steps from each to the next."""
+    if at.is_const:  # where conditions exclude each other it may be none of them
+        return sides[min(max(at.value, 0), len(sides) - 1)]
+    case = any_case(at) if conditions else None
+    if case is not None:
+        holds, fails = (_side(sides, d, conditions - 1) for d in (case.holds, case.fails))
+        return fails + (holds - fails) * indicator(case.margin)
+    steps = ((b - a) * indicator(at - i) for i, (a, b) in enumerate(pairwise(sides)))
+    return dim_sum([sides[0], *steps])
 
 
 def _gathered_of_range(c: Context, indices: Elements) -> Known:
