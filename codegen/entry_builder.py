@@ -11,6 +11,7 @@ from xdsl.ir import Attribute, Block, Operation, SSAValue
 
 from ..dialects import dims, kernel, onnx
 from ..dialects.dims import Dim, ShapeAttr
+from ..dialects.dims.division import solved_for
 from ..dialects.dims.interval import SIZE_LIMIT
 from ..dialects.dims.reserved import THREADS
 from ..dialects.dims.text import brief
@@ -677,15 +678,3 @@ def time_noted() -> Operation:
     b.at(done)
     b.ret(b.int32(0))
     return b.func
-
-
-def solved_for(dim: Dim, unbound: Sequence[str]) -> tuple[str, int, Dim] | None:
-    """(symbol, factor, others) where the size is `factor*symbol + others`, with one symbol that is not known."""
-    if len(unbound) != 1:
-        return None
-    (symbol,) = unbound
-    others = dim.subs({symbol: 0})
-    factor = (dim - others).divide_exactly(Dim.symbol(symbol))
-    if factor is None or not factor.is_const or factor.value <= 0:
-        return None
-    return symbol, factor.value, others

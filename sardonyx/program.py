@@ -167,8 +167,10 @@ class Program:
         """The arena at these sizes of the model's symbols: `program.memory_analysis(B=8, T=128)`.
 
         Gives the peak in bytes, what is live there, and the formula.  Sizes may also come as a mapping, for symbols
-        that are no words of Python's.  Raises InputError for sizes that lack a symbol, or have one too many.
+        that are no words of Python's.  The symbol of an input's dim `4*C` is C.  Raises InputError for sizes that
+        lack a symbol, or have one too many.
         """
+        from .tools.feeds import ANY_RANK, symbols_in
         from .tools.memory import analyze
 
         if sizes is not None and not isinstance(sizes, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
@@ -177,7 +179,7 @@ class Program:
         given = {**(sizes or {}), **symbols}
         for name, size in given.items():
             SIZE.check(name, size)
-        known = {d for spec in self.inputs for d in spec.shape if isinstance(d, str)}
+        known = symbols_in(d for spec in self.inputs for d in spec.shape if d != ANY_RANK)
         if unknown := sorted(name for name in given if name not in known):
             raise InputError(f"the model has no symbol {unknown[0]!r}, but {', '.join(sorted(known)) or 'none'}")
         if (memory := self.loaded.manifest["explain"].get("memory")) is None:

@@ -274,9 +274,9 @@ def count_nodes(model: ModelProto) -> int:
 def validated(model: Model, other: Model, *, sizes: Sequence[str] = (), rtol: float, atol: float) -> dict[str, Any]:
     """Runs both models on random inputs at several sizes, by onnxruntime where it is installed, else by the reference.
 
-    All symbols alike, and each another size; `sizes` fixes some (`T=512`).  Gives `equal`, who ran them (`by`), and for
-    each binding what was compared, or the `error` with which the other model was refused.  One that the first model
-    refuses is left out; raises InputError where it refuses all.
+    All symbols alike, and each another size; `sizes` fixes some (`T=512`).  Gives `equal`, who ran them (`by`), the
+    sizes `given`, the other `symbols`, and for each binding of these what was compared, or the `error` with which the
+    other model was refused.  One that the first model refuses is left out; raises InputError where it refuses all.
     """
     runner, by = (by_onnxruntime, "onnxruntime") if find_spec("onnxruntime") else (by_reference, "reference")
     specs = input_specs(model)
@@ -305,7 +305,8 @@ def validated(model: Model, other: Model, *, sizes: Sequence[str] = (), rtol: fl
     if not rows:
         tried = ", ".join(map(str, (*SIZES, *LARGE)))
         raise InputError(f"the model runs at none of the sizes {tried}: {refused}")
-    return {"equal": all(row["equal"] for row in rows.values()), "by": by, "sizes": rows}
+    equal = all(row["equal"] for row in rows.values())
+    return {"equal": equal, "by": by, "symbols": names, "given": list(sizes), "sizes": rows}
 
 
 ENOUGH = 2
@@ -399,13 +400,21 @@ def render_simplification(report: Mapping[str, Any]) -> str:
     if (validation := report.get("validation")) is not None:
         refused = next((row["error"] for row in validation["sizes"].values() if "error" in row), None)
         verdict = "equal" if validation["equal"] else "DIFFERS" if refused is None else "REFUSED"
-        lines.append(f"{verdict} by {validation['by']} with symbols at {'; '.join(validation['sizes'])}")
+        lines.append(f"{verdict} by {validation['by']}{where_validated(validation)}")
         lines += [refused] if refused is not None else []
     if not report["written"]:
         lines.append(f"{report['output']} is not written")
     elif report["data"] is not None:
         lines.append(f"the data beside the model is in {report['data']}")
     return "\n".join(lines)
+
+
+def where_validated(validation: Mapping[str, Any]) -> str:
+    """The sizes at which both models ran: those given, and those of the symbols that are left."""
+    given, tried = ", ".join(validation["given"]), "; ".join(validation["sizes"])
+    if not validation["symbols"]:
+        return f" with {given}" if given else ""
+    return f" with {given} and other symbols at {tried}" if given else f" with symbols at {tried}"
 
 
 SHOWN = 4

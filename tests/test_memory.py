@@ -156,3 +156,17 @@ def test_a_branch_that_is_not_taken_needs_no_memory() -> None:
         with pytest.raises(ResourceError, match="bytes of memory"):
             program(x=large, c=np.array(True), d=np.array(True))
         np.testing.assert_array_equal(program(x=small, c=np.array(True), d=np.array(True))["y"], [9, 9, 9])
+
+
+def test_a_symbol_that_inputs_have_only_in_an_expression_is_given_by_its_name() -> None:
+    header = '<ir_version: 9, opset_import: ["" : 20]> '
+    for dim, size in (("4*C", 4 * 5), ("3*C + 2", 3 * 5 + 2)):
+        text = header + "g (float[B, K] x, float[K, 7] w) => (float[B, 7] y) { a = Softmax(x) y = MatMul(a, w) }"
+        model = onnx.parser.parse_model(text)
+        shapes = [value.type.tensor_type.shape.dim for value in model.graph.input]
+        shapes[0][1].dim_param = shapes[1][0].dim_param = dim
+        program = sx.compile(model, threads=1, cache=False)
+        fixed = sx.compile(onnx.parser.parse_model(text.replace("K", str(size))), threads=1, cache=False)
+        assert program.memory_analysis(B=3, C=5).live_bytes == fixed.memory_analysis(B=3).live_bytes
+        with pytest.raises(InputError, match="depends on C: give a size"):
+            program.memory_analysis(B=3)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, cast
 
 from xdsl.dialects.builtin import ModuleOp, TensorType
@@ -11,7 +11,8 @@ from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Operation, SSAValue
 
 from ..dialects import dims, onnx
-from ..dialects.dims import dims_of
+from ..dialects.dims import Dim, dims_of
+from ..dialects.dims.division import solved_for
 from ..semantics.conditions import Condition, broadcast_pair
 from .explain import main_of
 
@@ -46,7 +47,7 @@ def inspect_module(module: ModuleOp, *, imported: ModuleOp | None = None, show_d
         report["equalities"] = [op.condition.data for op in guards if is_equality(op.condition.data)]
         report["guards"] = [
             {"condition": condition_text(op.condition.data), "why": op.why.data if op.why else ""} for op in guards
-        ]
+        ] + input_guards(main)
         report["values"] = {
             name: str(r.type)
             for op in main.walk()
@@ -75,6 +76,33 @@ def condition_text(condition: str) -> str:
     """A guard as people read it."""
     pair = broadcast_pair(condition)
     return condition if pair is None else f"{pair[0]} == {pair[1]}, or one of them is 1"
+
+
+def input_guards(main: FuncOp) -> list[dict[str, str]]:
+    """What the inputs' own dims ask for, where they are more than a symbol: `4*C` is a multiple of 4."""
+    axes = [
+        (f"axis {axis} of input {onnx.value_name(argument)!r}", d)
+        for argument in main.body.block.args
+        if isinstance(argument.type, TensorType)
+        for axis, d in enumerate(dims_of(argument))
+    ]
+    bound = {name for _, d in axes for name in d.symbols if d == Dim.symbol(name)}
+    guards: list[dict[str, str]] = []
+    for place, d in axes:
+        if not d.is_const and str(d) not in bound:
+            guards.append({"condition": f"{place} is {d}", "why": form_of(d, sorted(d.symbols - bound))})
+    return guards
+
+
+def form_of(d: Dim, unbound: Sequence[str]) -> str:
+    """What a dim says of its size alone, by a symbol that stands alone nowhere."""
+    if (found := solved_for(d, unbound)) is None or not found[2].is_const:
+        return ""
+    _, factor, others = found
+    if factor == 1:
+        return f"at least {others}"
+    rest = others.value % factor
+    return f"a multiple of {factor}" if rest == 0 else f"{rest} more than a multiple of {factor}"
 
 
 def describe(value: SSAValue) -> dict[str, Any]:

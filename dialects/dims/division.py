@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
 from math import gcd
 
@@ -204,3 +205,15 @@ def _strip_inner_mods(a: Dim, b: Dim) -> Dim:
                 term = intern(((c, m),))
                 return _strip_inner_mods(add(add(a, negate(term)), multiply(factor, x)), b)
     return a
+
+
+def solved_for(dim: Dim, unbound: Sequence[str]) -> tuple[str, int, Dim] | None:
+    """(symbol, factor, others) where the size is `factor*symbol + others`, with one symbol that is not known."""
+    if len(unbound) != 1:
+        return None
+    (symbol,) = unbound
+    others = dim.subs({symbol: 0})
+    factor = (dim - others).divide_exactly(Dim.symbol(symbol))
+    if factor is None or not factor.is_const or factor.value <= 0:
+        return None
+    return symbol, factor.value, others

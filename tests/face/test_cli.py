@@ -249,6 +249,24 @@ def test_inspect_lists_what_sizes_must_be(tmp_path: Path) -> None:
     assert "A == C, or one of them is 1" in [g["condition"] for g in found["guards"]]
 
 
+def test_inspect_lists_the_forms_of_the_inputs_sizes(tmp_path: Path) -> None:
+    model = onnx.parser.parse_model(
+        '<ir_version: 9, opset_import: ["" : 20]> g (float[B, K, M] x) => (float[B, K, M] y) { y = Abs(x) }'
+    )
+    dims = model.graph.input[0].type.tensor_type.shape.dim
+    dims[1].dim_param, dims[2].dim_param = "4*C", "3*s0 + 2"
+    del model.graph.output[0].type.tensor_type.shape.dim[:]
+    model.graph.output[0].type.tensor_type.ClearField("shape")
+    onnx.save(model, tmp_path / "m.onnx")
+    found = json.loads(invoke("inspect", tmp_path / "m.onnx", "--dims", "--json").output)
+    assert {(g["condition"], g["why"]) for g in found["guards"]} >= {
+        ("axis 1 of input 'x' is 4*C", "a multiple of 4"),
+        ("axis 2 of input 'x' is 3*s0 + 2", "2 more than a multiple of 3"),
+    }
+    done = invoke("inspect", tmp_path / "m.onnx", "--memory", "B=2,C=4,s0=1")
+    assert done.exit_code == 0, done.output
+
+
 @pytest.mark.parametrize("command", ["run", "compare", "bench", "profile"])
 def test_texts_are_drawn_and_given(command: str, model: Callable[..., onnx.ModelProto], tmp_path: Path) -> None:
     onnx.save(model("g (string[K] s, string t) => (string[K] z) { z = StringConcat(s, t) }"), tmp_path / "m.onnx")

@@ -19,7 +19,7 @@ from sardonyx.rewrites.upgrade import upgrade_opset
 
 import sardonyx as sx
 from sardonyx.cli import cli
-from sardonyx.simplifier import simplify_model, validated
+from sardonyx.simplifier import simplify_model, validated, where_validated
 
 
 def model(text: str, opset: int = 17, ir_version: int = 9) -> ModelProto:
@@ -286,3 +286,13 @@ def test_nothing_is_left_to_simplify(case: str) -> None:
     first = simplify_model(model(AGAIN[case], 18))
     assert simplify_model(first.model).after == first.after
     assert all(first.names(f.origins) for f in first.log.firings if f.origins)
+
+
+def test_a_validation_says_at_which_sizes_both_ran() -> None:
+    two = model("(float[N, 4] x, float[M, 4] z) => (float[K, 4] y) { y = Concat<axis=0>(x, z) }")
+    for sizes, said in (
+        (["N=5", "M=6"], " with N=5, M=6"),
+        (["M=5"], " with M=5 and other symbols at 1; 2; 3; 7"),
+        ([], " with symbols at 1; 2; 3; 7; M=2, N=3; M=3, N=2"),
+    ):
+        assert where_validated(validated(two, two, sizes=sizes, rtol=0, atol=0)) == said
