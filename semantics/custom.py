@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
-from xdsl.dialects.builtin import ModuleOp
-from xdsl.ir import Operation
+from xdsl.dialects.builtin import ModuleOp, TensorType, UnrankedTensorType
+from xdsl.ir import Attribute, Operation
 
 from ..dialects import onnx
 from ..dialects.onnx.model import opsets_of
@@ -64,12 +64,18 @@ class CustomOperator:
         """The types of its results. Raises InputError naming operator and node where the user's rule fails."""
         if self.shape is not None:
             try:
-                return list(self.shape(c))
+                types = list(self.shape(c))
             except (Error, *c.ANSWERS):
                 raise
             except Exception as e:
                 text = f"{onnx.describe(c.op)}: the shape rule of {self.title} raised {type(e).__name__}: {e}"
                 raise InputError(text) from e
+            for given in types:
+                if not is_type(given):
+                    found = f"a tensor of {given.element_type!r}" if isinstance(given, TensorType) else repr(given)
+                    name = f"{onnx.describe(c.op)}: the shape rule of {self.title}"
+                    raise InputError(f"{name} gave {found}, which is no type of a value")
+            return types
         if self.body is None:
             return [c.type_of(0)]
         return [c.like(0, c.broadcast(*(c.dims(at) for at in range(len(c.operands)))))]
@@ -78,11 +84,24 @@ class CustomOperator:
         self, inputs: Sequence[Value], attributes: Mapping[str, object] | None = None, outputs: int = 1
     ) -> tuple[Value, ...]:
         """Calls the reference function on arrays that it cannot write to; raises InputError naming the operator where
-        that fails."""
+        that fails, or gives fewer results than the node has outputs.  A node may leave out the last ones."""
         try:
-            return Reference(self.reference)([read_only(v) for v in inputs], attributes, outputs)
+            values = Reference(self.reference)([read_only(v) for v in inputs], attributes, outputs)
         except Exception as e:
             raise InputError(f"the reference function of {self.title} raised {type(e).__name__}: {e}") from e
+        if len(values) < outputs:
+            counted = f"{len(values)} result{'s' * (len(values) != 1)} for {outputs} outputs"
+            raise InputError(f"the reference function of {self.title} gave {counted}: several results are a tuple")
+        return values
+
+
+def is_type(given: object) -> bool:
+    """Whether it is a type of a value, or stands for one that is not known."""
+    if given is None or isinstance(given, onnx.UnknownType):
+        return True
+    if isinstance(given, TensorType | UnrankedTensorType) and isinstance(given.element_type, onnx.UnknownType):
+        return True
+    return isinstance(given, Attribute) and onnx.type_string(given) is not None
 
 
 def read_only(value: Value) -> Value:

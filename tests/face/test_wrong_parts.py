@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import pytest
 from onnx import helper, parser
 from sardonyx.dialects import onnx as ops
 from sardonyx.rewrites.driver import Pattern
+from xdsl.dialects.builtin import TensorType
 
 import sardonyx as sx
 
@@ -173,6 +175,27 @@ def test_a_body_and_a_shape_rule_of_a_user_that_fail() -> None:
         with pytest.raises(sx.InputError) as caught:
             sx.compile(model(FAILS, 22, "com.acme"), ops=[operator])
         assert text in str(caught.value)
+
+
+@pytest.mark.parametrize("given", [3, "a", TensorType("f32", [3]), [1]], ids=["3", "a", "f32", "list"])  # type: ignore[list-item]
+def test_a_shape_rule_that_gives_no_type(given: Any) -> None:
+    rule = sx.op("com.acme::Fails", shape=lambda c: [given])(lambda x: x)
+    with pytest.raises(sx.InputError, match=r"'last': the shape rule of com.acme::Fails gave .* which is no type"):
+        sx.compile(model(FAILS, 22, "com.acme"), ops=[rule])
+
+
+@pytest.mark.parametrize("result", [lambda x: x, lambda x: [x, x], lambda x: (x,)])
+def test_a_function_that_gives_too_few_results(result: Callable[[Any], Any]) -> None:
+    two = model("g (float[N] x) => (float[N] y, float[N] z) { y, z = com.acme.Fails(x) }", 22, "com.acme")
+    rule = sx.op("com.acme::Fails", shape=lambda c: [c.type_of(0)] * 2)(result)
+    with pytest.raises(sx.InputError, match="Fails gave 1 result for 2 outputs: several results are a tuple"):
+        sx.compile(two, ops=[rule])(np.zeros(2, np.float32))
+
+
+def test_a_node_may_leave_out_the_last_results() -> None:
+    operator = sx.op("com.acme::Fails")(lambda x: (x + 1, x))
+    x = np.zeros(2, np.float32)
+    assert sx.compile(model(FAILS, 22, "com.acme"), ops=[operator])(x)["y"].tolist() == [1, 1]
 
 
 class Breaks(Pattern):
