@@ -114,7 +114,11 @@ class NodeBuilder:
 def hand_over(build: NodeBuilder, results: Results) -> None:
     """Puts the new ops in the old one's place: uses, names, origin, and the mark that they are that node."""
     op = build.op
-    old = op.formal_results()
+    # a rule may leave out what nobody reads, though it has a name
+    old = [
+        None if new is None and before is not None and before.first_use is None else before
+        for before, new in zip(op.formal_results(), results)
+    ]
     results = [new if before is not None else None for before, new in zip(old, results)]
     outer = part_of(op)  # inside an instance of a function, the call is the node
     if outer is not None:

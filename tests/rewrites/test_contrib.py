@@ -399,3 +399,35 @@ def test_operands_of_no_declared_rank(op: str) -> None:
         assert found[name].shape == want.shape and found[name].dtype == want.dtype
         assert_allclose(found[name].astype(np.float64), want.astype(np.float64), rtol=1e-5, atol=1e-5)
     np.testing.assert_array_equal(found["twice"], 2 * found[first].astype(np.float64))
+
+
+OUTPUTS = {
+    "SkipLayerNormalization": 4,
+    "SkipSimplifiedLayerNormalization": 4,
+    "EmbedLayerNormalization": 3,
+    "MultiHeadAttention": 3,
+    "GroupQueryAttention": 3,
+    "Attention": 2,
+    "QAttention": 2,
+}
+
+
+@pytest.mark.parametrize("op", OUTPUTS)
+def test_outputs_that_nobody_reads(op: str) -> None:
+    """Their names change nothing: exporters and optimizers name outputs that they have no use for."""
+    case = next(c for c in CASES if c.op == op and not c.symbolic)
+    feeds = {
+        n: v for k, (n, v) in enumerate(zip(case.names(), case.inputs)) if v is not None and k not in case.constant
+    }
+    model = case.model()
+    wanted = sx.compile(model, cache=False)(feeds)
+    [node] = [n for n in model.graph.node if n.op_type == op]
+    node.output.extend(f"unread{at}" for at in range(len(node.output), OUTPUTS[op]))
+    found = sx.compile(model, cache=False)(feeds)
+    for name, want in wanted.items():
+        np.testing.assert_array_equal(found[name], want)
+    read = model.graph.output[0].name
+    for at, name in enumerate(node.output):
+        node.output[at] = name if name == read else f"other{at}"
+    del model.graph.output[1:]
+    np.testing.assert_array_equal(sx.compile(model, cache=False)(feeds)[read], wanted[read])
