@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from xdsl.ir import SSAValue
 
 from ...dialects import kernel
-from ...dialects.dims import Dim
+from ...dialects.dims import Dim, as_dim, dim_min
 from ..loop_builder import INDEX, Scalar
 from ..template import TemplateContext
 from .conv_plan import ConvPlan, choose, in_order, narrow_vectors, plan_of, stores_at_once
@@ -253,7 +253,7 @@ class ConvBuilder:
         channels = c.depth * c.groups
         chunk = self.images_at_once()
         # vectors of the last position and tap may reach behind the last channel
-        size = self.windows.channel * channels * chunk + self.width
+        size = self.windows.channel * channels * dim_min(as_dim(chunk), c.images) + self.width
         buffer = self.image_scratch(size, None)
         channel, images = e.dim(self.windows.channel), e.dim(c.images)
         with e.loop(0, images, chunk) as loop:
@@ -280,7 +280,7 @@ class ConvBuilder:
         """Each thread copies rows of some images, then computes their tiles."""
         e, c = self.e, self.convolution
         channels, chunk = e.dim(c.depth), self.images_at_once()
-        size = self.windows.channel * c.depth * chunk + self.width
+        size = self.windows.channel * c.depth * dim_min(as_dim(chunk), c.images) + self.width
         channel, images = e.dim(self.windows.channel), e.dim(c.images)
         pitch = e.dim(self.sizes[-1])
         with e.loop(0, images, chunk) as loop:
