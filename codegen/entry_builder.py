@@ -459,11 +459,11 @@ class EntryBuilder:
     def reserve_branch(self, need: Dim, node: int) -> None:
         """Asks for a branch's own part of the arena, where not all of that was there at entry."""
         b = self.b
+        total = self.size(need)  # sizes are known from here on: not in a block of its own, which the rest is not behind
         ask, enough = b.new_block(), b.new_block()
         b.branch(b.icmp("eq", b.load_at(self.context, WORD * Slot.ARENA_OWED), b.int(0)), enough, ask)
         b.at(ask)
         reserve = b.load_at(self.context, WORD * Slot.RESERVE, PTR)
-        total = self.size(need)
         refused = b.value_of_pointer(reserve, [self.context, total], I32)
         failed = [total, b.int(-1), b.int(node)]
         b.cond_br(b.icmp("eq", refused, b.int32(0)), enough, [], self.no_memory, failed)

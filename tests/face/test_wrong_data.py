@@ -242,7 +242,7 @@ def test_a_body_that_is_of_no_use_for_an_element_type() -> None:
 @pytest.mark.parametrize("keepdims", [0, 1])
 def test_a_reduction_of_a_scalar_along_an_axis(keepdims: int) -> None:
     graph = f"g (float x, int64[1] a) => (float y) {{ y = ReduceProd <keepdims = {keepdims}> (x, a) }}"
-    with pytest.raises(sx.ModelError, match="ReduceProd of a scalar along an axis"):
+    with pytest.raises(sx.ModelError, match=r"ReduceProd .*: a scalar has no axis to reduce"):
         sx.compile(helper.make_model(parser.parse_graph(graph), opset_imports=[helper.make_opsetid("", 21)]))
 
 
