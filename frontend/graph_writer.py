@@ -79,6 +79,7 @@ class GraphWriter:
     _fixed: list[TensorProto] = field(default_factory=list[TensorProto])
     _made_for_sizes: dict[str, int] = field(default_factory=dict[str, int])
     _constants: dict[_ConstantKey, str] = field(default_factory=dict["_ConstantKey", str])
+    _made_constants: set[str] = field(default_factory=set[str])
     _at: int = -1
 
     # Names
@@ -210,7 +211,13 @@ class GraphWriter:
     def _write_untouched(self, op: Operation, before: Operation, came: NodeProto) -> None:
         """The file's node, under the names that its values have now."""
         if isinstance(op, onnx.ConstantOp) and (array := constant_value(op.output)) is not None:
-            self._constants.setdefault(_key_of(array), self._take(op.output, value_name(op.output) or ""))
+            key = _key_of(array)
+            known = self._constants.get(key)
+            if known is not None and known in self._made_constants and op.output not in self._names:
+                self._names[op.output] = known
+                self._place_first(known)
+                return
+            self._constants.setdefault(key, self._take(op.output, value_name(op.output) or ""))
         node = NodeProto()
         node.CopyFrom(came)
         self._write_names(node, op)
@@ -425,6 +432,7 @@ class GraphWriter:
         if (known := self._constants.get(key)) is not None:
             return known
         name = self._constants[key] = self.fresh("constant")
+        self._made_constants.add(name)  # an equal constant of the file that comes later goes by this name
         if self._is_fixed(array):
             self._fixed.append(array_proto(array, name))
             return name

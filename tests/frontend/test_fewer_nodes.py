@@ -44,6 +44,15 @@ MODELS = {
         n = Add(size, one) }""",
         {"Shape": 1, "Gather": 1, "Range": 1, "Sub": 1, "Min": 1, "Add": 1},
     ),
+    "a constant of the file after an equal one of a size": (
+        """(float[N] a) => (int64[P] b) {
+        s = Shape(a)
+        size = Squeeze(s)
+        zero = Constant<value: tensor = int64 {0}>()
+        one = Constant<value: tensor = int64 {1}>()
+        b = Range(zero, size, one) }""",
+        {"Shape": 1, "Gather": 1, "Range": 1},
+    ),
     "a symbol that is a size only times a number": (
         """("float[4*C]" a) => (float[P, Q, R] b) {
         s = Shape(a)
