@@ -5,17 +5,18 @@ A change of meaning here is a new `VERSION`: objects of another version are not 
 
 from __future__ import annotations
 
-from enum import IntEnum
+from enum import IntEnum, unique
 
-VERSION = 2
+VERSION = 3
 
 CONTEXT_SLOTS = 32
 WORD = 8
 """Bytes of a slot; every slot is an int64 or a pointer."""
 
 
+@unique
 class Slot(IntEnum):
-    """The context: what a call knows of the world. Slots 27 to 31 are spare."""
+    """The context: what a call knows of the world. Slots 28 to 31 are spare."""
 
     VERSION = 0
     ARENA = 1
@@ -50,13 +51,11 @@ class Slot(IntEnum):
     """`void(int64* request)` of whoever made the context; only the functions of `REQUESTS` call it."""
     ENTROPY = 24
     """A number that each unseeded draw of random numbers takes as its key, and moves on."""
-
     ARENA_CERTAIN = 25
     """The bytes of the arena that a call takes whatever branches it enters; 0 where that is all of it."""
     ARENA_OWED = 26
     """Whether only these were found to be free: a branch calls `RESERVE` for its own before it takes them."""
-
-    TIMES = 24
+    TIMES = 27
     """Where an entry that was compiled to be timed notes its steps (`TimeWord`), or null."""
 
 

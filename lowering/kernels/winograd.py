@@ -68,8 +68,8 @@ class WinogradBuilder:
         """Elements of so many channels; vectors of the last tile may reach behind the last one."""
         return self.windows.channel * channels + 2 * self.tile.columns
 
-    def copy_rows(self, image: SSAValue, number: Ix, part: RowRange | None = None) -> None:
-        """All channels of an image, or some rows of these."""
+    def copy_rows(self, image: SSAValue, number: Ix, part: RowRange) -> None:
+        """Some rows of all channels of an image."""
         with self.e.loop(0, self.depth) as loop:
             source = number * self.depth + loop.index
             self.image.copy_channel(self.input_rows, source, image, loop.index * self.channel, part)

@@ -112,3 +112,13 @@ def test_command(tmp_path: Path) -> None:
     assert len(json.loads(trace.read_text())["traceEvents"]) == len(report["steps"]) + 1
     text = CliRunner().invoke(cli, arguments, catch_exceptions=False).output
     assert "the entry itself" in text and report["steps"][0]["name"] in text
+
+
+def test_draws_of_a_timed_program(tmp_path: Path) -> None:
+    """What unseeded draws count with is not where an entry notes its times."""
+    path = tmp_path / "m.onnx"
+    text = "g (float[8, 8] x) => (float[8, 8] y) { r = RandomNormalLike(x) y = MatMul(r, x) }"
+    graph = onnx.parser.parse_graph(text)
+    onnx.save(onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 22)], ir_version=10), path)
+    result = CliRunner().invoke(cli, ["profile", str(path), "--seconds", "0.01", "--json"], catch_exceptions=False)
+    assert json.loads(result.output)["steps"][0]["calls"] == 1
